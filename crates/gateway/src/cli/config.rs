@@ -2,7 +2,7 @@
 
 use super::stop::Stop;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
-use super::{serve, unrepeated, variables};
+use super::{serve, unrepeated};
 use crate::bounded_read::{FileKind, read_text, unreadable};
 use crate::config::effective::{self, Setting, Source};
 use crate::config::{self, Config, Mistake, Overrides};
@@ -131,8 +131,9 @@ fn check_startup(config: &Config) -> Result<(), Vec<Mistake>> {
 
 fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCode, Stop> {
     let text = text(file)?;
-    let mut over = Overrides { target: upstream.cloned(), ..Overrides::default() };
-    over.variables.insert("upstream".to_owned(), "--upstream (or SEMEL_UPSTREAM)".to_owned());
+    let over = upstream.map_or_else(Overrides::default, |target| {
+        Overrides::default().given("upstream", &target.to_string(), "--upstream (or SEMEL_UPSTREAM)")
+    });
     let read = config::read(&text, &over, &config::environment);
     let checked = read.and_then(|config| {
         let mistakes: Vec<_> = [check_upstream(&config), check_startup(&config)]
@@ -179,14 +180,11 @@ fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop
     let text = file.map(text).transpose()?.unwrap_or_default();
     let environment = Path::new("the environment");
     // Only what `semel serve` accepts has a meaning.
-    let over = serve::from_environment()
-        .map_err(|mistake| render_mistakes(environment, &[mistake]))?
-        .map_err(Stop::failed)?;
+    let over = serve::from_environment().map_err(|mistake| render_mistakes(environment, &[mistake]))?;
     config::read(&text, &over, &config::environment)
         .and_then(|config| check_startup(&config))
         .map_err(|mistakes| render_mistakes(file.unwrap_or(environment), &mistakes))?;
-    let given = variables::given(&|name| std::env::var(name).ok());
-    let mut settings = effective::settings(&text, &given);
+    let mut settings = effective::settings(&text, &over);
     settings.retain(|setting| !is_changed || setting.source != Source::Default);
     if is_json {
         let settings = settings.iter().map(|setting| {
@@ -267,8 +265,8 @@ mod tests {
 
     #[test]
     fn the_settings_are_printed_as_the_file_says() {
-        let given = [("listen", "address", "\":8081\"".to_owned(), "SEMEL_LISTEN")];
-        let settings = effective::settings(SHOWN, &given);
+        let over = Overrides::default().given("listen", ":8081", "SEMEL_LISTEN");
+        let settings = effective::settings(SHOWN, &over);
         let shown = lines(&settings, Screen { width: Some(80), has_colour: false }).join("\n");
         assert!(!shown.contains("s3cret") && !shown.contains("f717cc28"), "{shown}");
         crate::texts::assert_is("config-show", &shown);
@@ -283,21 +281,5 @@ mod tests {
         let mistakes = config::read(text, &Overrides::default(), &|_| None).expect_err("mistakes");
         assert!(mistakes.len() >= 8, "{mistakes:?}");
         crate::texts::assert_is("config-check", &render_mistakes(Path::new("semel.toml"), &mistakes));
-    }
-
-    #[test]
-    fn the_environment_is_read_as_serve_reads_it() {
-        let set = |name: &str| match name {
-            "SEMEL_LISTEN" => Some(":80".to_owned()),
-            "SEMEL_REQUIRE_KEY" => Some("true".to_owned()),
-            "SEMEL_ANONYMOUS" => Some("false".to_owned()),
-            _ => None,
-        };
-        let given = variables::given(&set);
-        let expected = [
-            ("listen", "address", "\":80\"".to_owned(), "SEMEL_LISTEN"),
-            ("defaults", "key", "\"required\"".to_owned(), "SEMEL_REQUIRE_KEY"),
-        ];
-        assert_eq!(given, expected);
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod confirm;
 mod doctor;
 mod fingerprint;
+mod flags;
 #[cfg(test)]
 mod help_texts;
 mod inbox;
@@ -21,7 +22,6 @@ mod table;
 mod target;
 mod unrepeated;
 mod user;
-mod variables;
 
 use crate::stores;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -108,10 +108,7 @@ pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
-        Command::Serve(arguments) => {
-            let given = matches.subcommand_matches("serve").map(serve::GivenFlags::of).unwrap_or_default();
-            serve::main(*arguments, &given).map_err(Stop::from)
-        }
+        Command::Serve(arguments) => serve::main(*arguments).map_err(Stop::from),
         Command::Config(command) => config::main(&command),
         Command::Records(arguments) => records::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),

@@ -9,15 +9,22 @@ use clap::{Arg, Command, Error};
 use semel_admin::client;
 use semel_net::target::Target;
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 /// Reads a value with `parse`, and never repeats one that is refused.
 pub struct Unrepeated<T> {
-    parse: fn(&str) -> Result<T, String>,
+    parse: Arc<dyn Fn(&str) -> Result<T, String> + Send + Sync>,
+}
+
+impl<T> Unrepeated<T> {
+    fn new(parse: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static) -> Self {
+        Self { parse: Arc::new(parse) }
+    }
 }
 
 impl<T> Clone for Unrepeated<T> {
     fn clone(&self) -> Self {
-        Self { parse: self.parse }
+        Self { parse: Arc::clone(&self.parse) }
     }
 }
 
@@ -36,20 +43,25 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Unrepeated<T> {
 
 /// The upstream's URL.
 pub(super) fn upstream() -> Unrepeated<Target> {
-    Unrepeated { parse: |text| Target::parse(text).map_err(|error| error.to_string()) }
+    Unrepeated::new(|text| Target::parse(text).map_err(|error| error.to_string()))
 }
 
 impl ValueParserFactory for stores::Url {
     type Parser = Unrepeated<Self>;
 
     fn value_parser() -> Self::Parser {
-        Unrepeated { parse: str::parse }
+        Unrepeated::new(str::parse)
     }
+}
+
+/// A text that `check` accepts.
+pub(super) fn checked(check: fn(&str) -> Result<(), String>) -> Unrepeated<String> {
+    Unrepeated::new(move |text| check(text).map(|()| text.to_owned()))
 }
 
 /// A gateway's admin address.
 pub(super) fn admin() -> Unrepeated<client::Url> {
-    Unrepeated { parse: str::parse }
+    Unrepeated::new(str::parse)
 }
 
 #[cfg(test)]

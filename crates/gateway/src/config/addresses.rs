@@ -1,45 +1,21 @@
 //! Addresses that get in each other's way: what would only show when the first request comes.
 
-use super::Overrides;
 use super::table::{Span, Table};
 use semel_admin::Address;
 use semel_net::target::Target;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where each address comes from: its position in the file, or the flag or environment variable that overrides it.
+/// Where each address is set, in the file or by a flag or a variable.
 pub(super) struct AddressSpans {
     pub(super) upstream: Option<Span>,
-    pub(super) upstream_given_by: Option<String>,
     pub(super) admin: Option<Span>,
-    pub(super) admin_given_by: Option<String>,
-    pub(super) listen_given_by: Option<String>,
+    pub(super) listen: Option<Span>,
 }
 
-impl AddressSpans {
-    /// Where the addresses come from; `upstream` is the position of the service in the file, if that applies.
-    pub(super) fn of(over: &Overrides, upstream: Option<Span>, admin: &Table<'_, '_>) -> Self {
-        Self {
-            upstream,
-            upstream_given_by: over.target.is_some().then(|| over.given_by("upstream")),
-            admin: admin.span_of("address").filter(|_| over.admin.is_none()),
-            admin_given_by: over.admin.is_some().then(|| over.given_by("admin")),
-            listen_given_by: over.listen.is_some().then(|| over.given_by("listen")),
-        }
-    }
-}
-
-/// Reports a mistake about two addresses, at the one that is overridden, if one is.
-fn report(
-    table: &Table<'_, '_>,
-    given_by: [Option<&String>; 2],
-    at: Option<&Span>,
-    problem: String,
-    fix: String,
-) {
-    match given_by.into_iter().flatten().next() {
-        Some(given_by) => table.document.mistake_in(given_by, problem, fix),
-        None => table.document.mistake(at, problem, fix),
-    }
+/// Reports a mistake about two addresses: at the first that a flag or a variable sets, otherwise at `at`.
+fn report(table: &Table<'_, '_>, spans: [Option<&Span>; 2], at: Option<&Span>, problem: String, fix: String) {
+    let given = spans.into_iter().flatten().find(|span| table.document.is_given(span));
+    table.document.mistake(given.or(at), problem, fix);
 }
 
 /// Reports an upstream that is the gateway itself, and two listeners on one address.
@@ -54,23 +30,33 @@ pub(super) fn check(
         let problem = format!("the admin address {admin} is the address that clients use ({listen})");
         let fix =
             format!("give one of them another port, or write \"{}\" for the admin address", Address::Off);
-        let given_by = [written.admin_given_by.as_ref(), written.listen_given_by.as_ref()];
-        report(table, given_by, written.admin.as_ref(), problem, fix);
+        report(
+            table,
+            [written.admin.as_ref(), written.listen.as_ref()],
+            written.admin.as_ref(),
+            problem,
+            fix,
+        );
     }
     let Some(target) = target else { return };
     let Some(upstream) = resolved(target) else { return };
     let gateway_addresses = [
-        (Some(listen), "address that this gateway listens on", &written.listen_given_by),
-        (admin, "gateway's own admin address", &written.admin_given_by),
+        (Some(listen), "address that this gateway listens on", &written.listen),
+        (admin, "gateway's own admin address", &written.admin),
     ];
-    for (address, description, given_by) in gateway_addresses {
+    for (address, description, span) in gateway_addresses {
         if address.is_some_and(|address| overlap(address, upstream)) {
             let problem = format!(
                 "the upstream {target} is the {description}: every request would be sent to the gateway itself"
             );
             let fix = "write the URL of the service, or listen on another port".to_owned();
-            let given_by = [written.upstream_given_by.as_ref(), given_by.as_ref()];
-            report(table, given_by, written.upstream.as_ref(), problem, fix);
+            report(
+                table,
+                [written.upstream.as_ref(), span.as_ref()],
+                written.upstream.as_ref(),
+                problem,
+                fix,
+            );
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! The file contains hashes of tokens. A value that is not a hash may be a token, so it is not repeated in messages.
 
-use super::Overrides;
 use super::plan::Admin;
 use super::service::tls;
 use super::table::Table;
@@ -11,15 +10,15 @@ use semel_admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_
 /// The prefix of a hash.
 pub(crate) const KIND: &str = "sha256:";
 
-/// The settings of the admin address, unless it is off. A flag or a variable overrides the file.
-pub(super) fn read(table: &Table<'_, '_>, over: &Overrides) -> Option<Admin> {
-    let written = table.parsed("address", str::parse::<Address>);
+/// The settings of the admin address, unless it is off.
+pub(super) fn read(table: &Table<'_, '_>) -> Option<Admin> {
+    let address = table.parsed("address", str::parse::<Address>);
     let mut options = Options { tokens: tokens(table), ..Options::default() };
     options.failures = table.rate("wrong_tokens_max").unwrap_or(options.failures);
     options.writes = table.rate("writes_max").unwrap_or(options.writes);
     options.body_bytes_max = table.size("body_max").unwrap_or(options.body_bytes_max);
     let tls = tls(table);
-    let Address::At(address) = over.admin.or(written).unwrap_or_default() else { return None };
+    let Address::At(address) = address.unwrap_or_default() else { return None };
     options.address = address;
     // Mistakes in a token are already reported with their position.
     if let Err(error @ OptionsError::OpenToOthers(_)) = options.check() {
@@ -27,11 +26,7 @@ pub(super) fn read(table: &Table<'_, '_>, over: &Overrides) -> Option<Admin> {
             "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
         let problem = error.to_string();
         let problem = problem.split("; ").next().unwrap_or_default();
-        if over.admin.is_some() {
-            table.document.mistake_in(&over.given_by("admin"), problem, fix);
-        } else {
-            table.document.mistake(table.span_of("address").as_ref(), problem, fix);
-        }
+        table.document.mistake(table.span_of("address").as_ref(), problem, fix);
     }
     Some(Admin { options, tls })
 }

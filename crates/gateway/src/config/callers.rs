@@ -23,9 +23,8 @@ pub(super) struct Callers {
 }
 
 impl Callers {
-    /// Reads `[identity]`. `is_anonymous`: a flag says that callers are not distinguished, unless an operation does
-    /// so.
-    pub(super) fn read(table: &Table<'_, '_>, asks_clients: bool, is_anonymous: bool) -> Self {
+    /// Reads `[identity]`. A flag may say that callers are not distinguished, unless an operation does so.
+    pub(super) fn read(table: &Table<'_, '_>, asks_clients: bool) -> Self {
         let identity_table = identity::read(table);
         let (sources, tenant, trusted) =
             (identity_table.sources.clone(), identity_table.tenant.clone(), identity_table.trusted.clone());
@@ -33,7 +32,7 @@ impl Callers {
         check_certificates(table, "sources", &default, asks_clients);
         let found =
             caller_rules::check(&default).err().filter(|_| identity_table.is_whole).unwrap_or_default();
-        if is_anonymous {
+        if table.is_replaced() {
             default = Identity { sources: vec![Source::Anonymous], ..Identity::default() };
         }
         Self {

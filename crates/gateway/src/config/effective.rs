@@ -1,7 +1,7 @@
 //! The settings in effect, and where each of them comes from. Anything that may be a secret is masked.
 
-use super::DEFAULT;
 use super::mistake::Position;
+use super::{DEFAULT, Overrides};
 use crate::stores;
 use semel_text::masked;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub enum Source {
     /// The file, on this line.
     File(usize),
     /// This environment variable, which overrides the file.
-    Variable(&'static str),
+    Variable(String),
 }
 
 impl fmt::Display for Source {
@@ -45,12 +45,9 @@ pub struct Setting {
     pub source: Source,
 }
 
-/// A value that an environment variable sets: the table, the key, the value as the file would write it, and the variable.
-pub type GivenSetting = (&'static str, &'static str, String, &'static str);
-
 /// Every setting that has a value, in the order of the reference. `text` is a file that was [read](super::read) without mistakes.
 /// Settings without a default are listed only if they are set; an operation lists what it sets itself.
-pub fn settings(text: &str, given: &[GivenSetting]) -> Vec<Setting> {
+pub fn settings(text: &str, given: &Overrides) -> Vec<Setting> {
     let mut found = Vec::new();
     let (Some(defaults), Some(file)) = (parsed(DEFAULT), parsed(text)) else { return found };
     // In the order of the reference, because a parsed table has lost its order.
@@ -95,7 +92,7 @@ fn table(
     defaults: Option<&DeTable<'_>>,
     file_table: Option<&DeTable<'_>>,
     text: &str,
-    given: &[GivenSetting],
+    given: &Overrides,
 ) {
     let label = format!("[{name}]");
     let mut keys: BTreeMap<&str, (usize, Setting)> = BTreeMap::new();
@@ -120,14 +117,14 @@ fn table(
         let at = keys.get(key).map_or(usize::MAX, |(at, _)| *at);
         keys.insert(key, (at, setting(&label, name, key, value.get_ref(), source)));
     }
-    for (table, key, value, variable) in given.iter().filter(|(table, ..)| *table == name) {
+    for (table, key, value, given_by) in given.settings().filter(|(table, ..)| *table == name) {
         let at = keys.get(key).map_or(usize::MAX, |(at, _)| *at);
-        let value = match (*table, *key) {
+        let value = match (table, key) {
             ("store", "url") => url(value.trim_matches('"')),
-            _ => masked::url(value),
+            _ => masked::url(&value),
         };
-        let source = Source::Variable(variable);
-        keys.insert(key, (at, Setting { table: label.clone(), key: (*key).to_owned(), value, source }));
+        let source = Source::Variable(given_by.to_owned());
+        keys.insert(key, (at, Setting { table: label.clone(), key: key.to_owned(), value, source }));
     }
     let mut keys: Vec<_> = keys.into_values().collect();
     keys.sort_by_key(|key| key.0);
@@ -209,8 +206,9 @@ mod tests {
     fn credentials_and_query_values_of_urls_are_masked() {
         let text = "[defaults.probe]\nurl = \"https://u:hunter2@h:1/a?api_key=hunter2&id={operation_id}&hunter2\"\n\
                     [[operation]]\nname = \"a?b\"\npath = \"/charges\"\nprobe = { url = \"/effects?key=hunter2\" }\n";
-        let shown =
-            |table: &str, key: &str| found(text, &[], table, key).map(|(value, _)| value).unwrap_or_default();
+        let shown = |table: &str, key: &str| {
+            found(text, &Overrides::default(), table, key).map(|(value, _)| value).unwrap_or_default()
+        };
         let probe = "{ url = \"https://(masked)@h:1/a?api_key=(masked)&id={operation_id}&(masked)\" }";
         assert_eq!(shown("[defaults]", "probe"), probe);
         assert_eq!(shown("[[operation]] 1", "probe"), "{ url = \"/effects?key=(masked)\" }");
@@ -218,7 +216,7 @@ mod tests {
         assert_eq!(shown("[[operation]] 1", "name"), "\"a?b\"");
     }
 
-    fn found(text: &str, given: &[GivenSetting], table: &str, key: &str) -> Option<(String, Source)> {
+    fn found(text: &str, given: &Overrides, table: &str, key: &str) -> Option<(String, Source)> {
         let all = settings(text, given);
         let setting = all.into_iter().find(|setting| setting.table == table && setting.key == key)?;
         Some((setting.value, setting.source))
@@ -227,17 +225,17 @@ mod tests {
     #[test]
     fn a_setting_is_shown_with_its_source() {
         let text = "[defaults]\nttl = \"7d\"\n\n[[operation]]\nname = \"charge\"\n";
-        let given = [("listen", "address", "\":80\"".to_owned(), "SEMEL_LISTEN")];
+        let given = Overrides::default().given("listen", ":80", "SEMEL_LISTEN");
         let ttl = found(text, &given, "[defaults]", "ttl");
         assert_eq!(ttl, Some(("\"7d\"".to_owned(), Source::File(2))));
         let lease = found(text, &given, "[defaults]", "lease");
         assert_eq!(lease, Some(("\"30s\"".to_owned(), Source::Default)));
         let listen = found(text, &given, "[listen]", "address");
-        assert_eq!(listen, Some(("\":80\"".to_owned(), Source::Variable("SEMEL_LISTEN"))));
+        assert_eq!(listen, Some(("\":80\"".to_owned(), Source::Variable("SEMEL_LISTEN".to_owned()))));
         let name = found(text, &given, "[[operation]] 1", "name");
         assert_eq!(name, Some(("\"charge\"".to_owned(), Source::File(5))));
         assert_eq!(found(text, &given, "[listen]", "tls_cert"), None, "it has no default");
-        let form = found("[log]\nformat = \"json\"\n", &[], "[log]", "form");
+        let form = found("[log]\nformat = \"json\"\n", &Overrides::default(), "[log]", "form");
         assert_eq!(form, Some(("\"json\"".to_owned(), Source::File(2))), "under its usual name");
     }
 
@@ -247,7 +245,7 @@ mod tests {
                     [[admin.token]]\nname = \"ops\"\nroles = [\"read\"]\nhash = \"sha256:0abc\"\n\
                     [defaults.probe]\nheaders = { authorization = \"Bearer hunter2\", accept = \"env:X\" }\n\
                     [[otlp.header]]\nname = \"authorization\"\nvalue = \"Bearer hunter2\"\n";
-        let given = [("upstream", "url", "\"http://u:hunter2@h\"".to_owned(), "SEMEL_UPSTREAM")];
+        let given = Overrides::default().given("upstream", "http://u:hunter2@h", "SEMEL_UPSTREAM");
         let all: Vec<_> = settings(text, &given).into_iter().map(|setting| setting.value).collect();
         let all = all.join("\n");
         assert!(!all.contains("hunter2") && !all.contains("0abc"), "{all}");

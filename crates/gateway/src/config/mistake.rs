@@ -21,6 +21,22 @@ impl Position {
     }
 }
 
+/// Where something is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The position in the file.
+    pub(super) at: Option<Position>,
+    /// The flag or the environment variable that overrides the file.
+    pub(super) given_by: Option<String>,
+}
+
+impl Place {
+    /// A mistake at this place.
+    pub(super) fn mistake(self, problem: impl Into<String>, fix: impl Into<String>) -> Mistake {
+        Mistake { at: self.at, given_by: self.given_by, what: problem.into(), fix: fix.into() }
+    }
+}
+
 /// One mistake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mistake {

@@ -21,14 +21,17 @@ mod ask;
 mod callers;
 mod duplicate;
 pub mod effective;
+pub(crate) mod flags;
 mod identity;
 mod mistake;
 mod nearest;
 mod operation;
 mod otlp;
-mod patch;
+pub(crate) mod overrides;
 mod plan;
 mod records;
+mod route_options;
+mod route_values;
 mod secret;
 mod service;
 mod startup_checks;
@@ -41,8 +44,9 @@ mod terms;
 pub(crate) mod tests;
 
 pub use mistake::{Mistake, Position};
-pub use patch::{Keep, Patch};
+pub use overrides::Overrides;
 pub use plan::{Admin, Operation, Plan};
+pub use route_options::{Keep, RouteOptions};
 pub use storage_settings::{Hashing, Limits, Next, StorageSettings};
 
 use crate::ask::Questions;
@@ -50,21 +54,18 @@ use crate::stores;
 use http::Method;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
-use semel_admin::Address;
 use semel_http::{Routes, Terms, TermsError, is_registered_method};
 use semel_identity::{Identity, Network};
-use semel_net::client::Authorities;
 use semel_net::target::Target;
 use semel_proxy::forward::Host;
 use semel_proxy::listen;
 use semel_proxy::upstream;
 use semel_telemetry::logging::{Form, Level};
 use semel_telemetry::trace::Tracer;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::time::Duration;
-use table::{Document, Table};
+use table::{Document, Span, Table};
 use toml::de::DeTable;
 
 /// The reference: a file with every key explained, which means the same as no file.
@@ -80,41 +81,6 @@ pub type Environment<'e> = dyn Fn(&str) -> Option<OsString> + 'e;
 /// The process's own environment.
 pub fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name)
-}
-
-/// What flags and environment variables set. They override the file.
-#[derive(Debug, Clone, Default)]
-#[expect(missing_docs, reason = "each is the option of that name, where it was given")]
-pub struct Overrides {
-    pub target: Option<Target>,
-    pub listen: Option<SocketAddr>,
-    pub tls: Option<listen::Tls>,
-    pub connections_max: Option<usize>,
-    pub drain: Option<Duration>,
-    pub connect_timeout: Option<Duration>,
-    pub response_timeout: Option<Duration>,
-    pub fresh_connections: Option<bool>,
-    pub upstream_authorities: Option<Authorities>,
-    pub admin: Option<Address>,
-    pub prefix: Option<String>,
-    pub store: Option<stores::Url>,
-    pub log: Option<Form>,
-    pub log_level: Option<Level>,
-    pub log_requests: Option<bool>,
-    pub anonymous: bool,
-    /// Overrides `[defaults]`, but not what an operation sets in the file.
-    pub terms: Patch,
-    /// Which of them environment variables set, by the name of the option (`response_timeout`), and the variable. The others
-    /// are flags.
-    pub variables: BTreeMap<String, String>,
-}
-
-impl Overrides {
-    /// What set an option: a variable such as `SEMEL_TTL`, or its flag.
-    fn given_by(&self, option: &str) -> String {
-        let flag = || format!("--{}", option.replace('_', "-"));
-        self.variables.get(option).cloned().unwrap_or_else(flag)
-    }
 }
 
 /// The configuration of a gateway. The upstream may still be missing.
@@ -215,7 +181,9 @@ impl Config {
 
 /// Reads the text of a file; an empty text means no file. Reports every mistake, in the order of the file.
 pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Result<Config, Vec<Mistake>> {
-    let document = Document::new(text, environment);
+    let given = over.lines(text.len());
+    let (given_tables, _) = DeTable::parse_recoverable(&given.text);
+    let document = Document::new(text, (&given, given_tables.get_ref()), environment);
     let (entries, malformed) = DeTable::parse_recoverable(text);
     if !malformed.is_empty() {
         for error in malformed {
@@ -237,7 +205,7 @@ pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Resu
         return Err(document.end());
     }
     let top = Table::top(&document, entries.get_ref());
-    let config = read_config(&top, over);
+    let config = read_config(&top);
     top.end();
     let mistakes = document.end();
     match config {
@@ -246,26 +214,13 @@ pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Resu
     }
 }
 
-fn listening(top: &Table<'_, '_>, over: &Overrides) -> listen::Options {
+fn listening(top: &Table<'_, '_>) -> (listen::Options, Option<Span>) {
     let table = top.table("listen", "[listen]");
-    let mut listen = service::listen(&table);
-    listen.address = over.listen.unwrap_or(listen.address);
-    listen.tls = over.tls.clone().or(listen.tls);
-    listen.connections_max = over.connections_max.unwrap_or(listen.connections_max);
-    listen.drain = over.drain.unwrap_or(listen.drain);
+    let listen = service::listen(&table);
     service::check_clients(&table, &listen);
+    let at = table.span_of("address");
     table.end();
-    listen
-}
-
-/// Flags for the upstream override the file.
-fn set_upstream(upstream: &mut upstream::Options, over: &Overrides) {
-    upstream.connect_timeout = over.connect_timeout.unwrap_or(upstream.connect_timeout);
-    upstream.response_timeout = over.response_timeout.unwrap_or(upstream.response_timeout);
-    upstream.is_fresh_when_protected = over.fresh_connections.unwrap_or(upstream.is_fresh_when_protected);
-    if let Some(authorities) = &over.upstream_authorities {
-        upstream.authorities = authorities.clone();
-    }
+    (listen, at)
 }
 
 /// Reads a table that nothing else depends on.
@@ -280,29 +235,29 @@ fn read_table<T>(
     found
 }
 
-fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
-    let over = over.clone();
-    let listen = listening(top, &over);
+fn read_config(top: &Table<'_, '_>) -> Option<Config> {
+    let (listen, listen_at) = listening(top);
     let upstream_table = top.table("upstream", "[upstream]");
-    let is_target_given = over.target.is_some();
-    let (target, mut upstream, host) = service::upstream(&upstream_table);
-    let target = over.target.clone().or(target);
+    let (target, upstream, host) = service::upstream(&upstream_table);
     let forwarded_by = service::forwarded_by(&upstream_table);
-    let upstream_at = upstream_table.span_of("url").filter(|_| !is_target_given);
+    let upstream_at = upstream_table.span_of("url");
     upstream_table.end();
-    set_upstream(&mut upstream, &over);
 
     let admin_table = top.table("admin", "[admin]");
-    let admin = admin::read(&admin_table, &over);
-    let written = addresses::AddressSpans::of(&over, upstream_at, &admin_table);
+    let admin = admin::read(&admin_table);
+    let spans = addresses::AddressSpans {
+        upstream: upstream_at,
+        admin: admin_table.span_of("address"),
+        listen: listen_at,
+    };
     let admin_address = admin.as_ref().map(|admin| admin.options.address);
-    addresses::check(&admin_table, listen.address, admin_address, target.as_ref(), &written);
+    addresses::check(&admin_table, listen.address, admin_address, target.as_ref(), &spans);
     admin_table.end();
     let mut storage = StorageSettings::default();
     let store_table = top.table("store", "[store]");
-    let store = storage::store(&store_table, &mut storage, over.store.as_ref());
+    let store = storage::store(&store_table, &mut storage);
     let cache_is_chosen = store_table.span_of("cache_max").is_some();
-    let mut start_positions = startup_checks::StartPositions::of(&store_table, &over);
+    let mut start_positions = startup_checks::StartPositions::of(&store_table);
     store_table.end();
     let sweep_table = top.table("sweep", "[sweep]");
     storage::sweep(&sweep_table, &mut storage);
@@ -321,18 +276,17 @@ fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
     let sealing = read_table(top, ("sealing", "[sealing]"), records::sealing);
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
-    let defaults = over.terms.clone().over(&terms::patch(&defaults_table));
-    let blame =
-        terms::MistakeReporter { table: &defaults_table, flags: Some(&over), sealing: &sealing, skew };
-    let terms = blame.terms(&defaults, None, deadline);
+    let defaults = RouteOptions::read(&defaults_table);
+    let reporter = terms::MistakeReporter { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
+    let terms = reporter.terms(&defaults, None, deadline);
     let inherited_questions = ask::of_defaults(&defaults_table, listen.address);
     let questions =
         terms.as_ref().map(|terms| inherited_questions.of_others(&defaults_table, terms)).unwrap_or_default();
     let identity_table = top.table("identity", "[identity]");
-    let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some(), over.anonymous);
+    let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some());
     let (sealing, listening) = (&sealing, listen.address);
     let inherited = operation::Inherited {
-        terms: &defaults,
+        options: &defaults,
         questions: &inherited_questions,
         sealing,
         deadline,
@@ -368,9 +322,9 @@ fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         host,
         admin,
         store,
-        log: over.log.unwrap_or(log),
-        log_level: over.log_level.unwrap_or(log_level),
-        log_requests: over.log_requests.unwrap_or(log_requests),
+        log,
+        log_level,
+        log_requests,
         terms: terms?,
         questions,
         operations,
@@ -380,7 +334,7 @@ fn read_config(top: &Table<'_, '_>, over: &Overrides) -> Option<Config> {
         storage,
         limits,
         forwarded_by,
-        prefix: over.prefix.unwrap_or(prefix),
+        prefix,
         tracer,
         start_positions,
     })

@@ -3,11 +3,11 @@
 
 use super::ask::{self, QuestionSettings};
 use super::callers::Callers;
-use super::patch::Patch;
 use super::plan::Operation;
 use super::records::{self, Sealing};
+use super::route_options::RouteOptions;
 use super::table::{Span, Table};
-use super::terms::{self, MistakeReporter};
+use super::terms::MistakeReporter;
 use http::Method;
 use semel_http::{KeyRule, RoutePattern, Routes, Terms, TermsError};
 use semel_text::printable::is_all_printable;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// What operations inherit.
 pub(super) struct Inherited<'d> {
-    /// Terms that they do not set themselves.
-    pub(super) terms: &'d Patch,
+    /// Options that they do not set themselves.
+    pub(super) options: &'d RouteOptions,
     /// Questions that they do not set themselves.
     pub(super) questions: &'d QuestionSettings,
     /// The sealing keys.
@@ -72,10 +72,10 @@ fn one(
     let rates_table = table.table("quotas", "[operation.quotas]");
     let (rates, rates_at) = (records::rates(&rates_table), rates_table.span());
     rates_table.end();
-    let (own_terms, questions) = (terms::patch(table), ask::of_operation(table, inherited.listen));
-    let patch = own_terms.over(inherited.terms);
-    let terms = MistakeReporter { table, flags: None, sealing: inherited.sealing, skew: inherited.skew }
-        .terms(&patch, name, inherited.deadline)?;
+    let (own_options, questions) = (RouteOptions::read(table), ask::of_operation(table, inherited.listen));
+    let options = own_options.over(inherited.options);
+    let terms = MistakeReporter { table, is_whole: false, sealing: inherited.sealing, skew: inherited.skew }
+        .terms(&options, name, inherited.deadline)?;
     let questions = questions.of_one(inherited.questions, table, &terms);
     check_callers(table, &terms);
     if terms.key == KeyRule::Off && !rates.are_off() {

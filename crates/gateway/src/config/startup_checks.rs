@@ -1,7 +1,8 @@
 //! What a start would open, checked without opening it: the store and the archive.
 
+use super::mistake::Place;
 use super::table::Table;
-use super::{Config, Mistake, Overrides, Position};
+use super::{Config, Mistake};
 use crate::stores::Url;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,26 +10,20 @@ use std::path::{Path, PathBuf};
 /// Where the configuration names what is opened at start.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartPositions {
-    pub(super) store: Option<Position>,
-    /// The flag or the variable that overrides the file.
-    pub(super) store_given_by: Option<String>,
-    pub(super) archive: Option<Position>,
+    pub(super) store: Place,
+    pub(super) archive: Place,
 }
 
 impl StartPositions {
     /// The position of the store. That of the archive is found later.
-    pub(super) fn of(store: &Table<'_, '_>, over: &Overrides) -> Self {
-        Self {
-            store: position(store, "url").filter(|_| over.store.is_none()),
-            store_given_by: over.store.is_some().then(|| over.given_by("store")),
-            archive: None,
-        }
+    pub(super) fn of(store: &Table<'_, '_>) -> Self {
+        Self { store: place(store, "url"), archive: Place::default() }
     }
 
     /// Keeps the position of the archive. Reports one that is a file of the store: lines that are appended to it would damage
     /// the store.
     pub(super) fn check_archive(&mut self, sweep: &Table<'_, '_>, archive: Option<&Path>, store: &Url) {
-        self.archive = position(sweep, "archive");
+        self.archive = place(sweep, "archive");
         let Some(archive) = archive.filter(|archive| is_file_of(store, archive)) else { return };
         let problem = format!("the archive {} is a file of the store", archive.display());
         let fix = "write the path of another file";
@@ -36,29 +31,22 @@ impl StartPositions {
     }
 }
 
-/// The position of a key, if it is set.
-fn position(table: &Table<'_, '_>, key: &str) -> Option<Position> {
-    table.span_of(key).map(|span| table.document.position(&span))
+/// Where a key is set, if it is.
+fn place(table: &Table<'_, '_>, key: &str) -> Place {
+    table.span_of(key).map(|span| table.document.place(&span)).unwrap_or_default()
 }
 
 impl Config {
     /// Mistakes that only this machine shows, and that `semel serve` would find when it opens the store and the archive: what
     /// they name does not exist or cannot be used. Opens and creates nothing.
     pub fn check_startup(&self) -> Vec<Mistake> {
-        let StartPositions { store, store_given_by, archive } = &self.start_positions;
-        let store = self.store.check_files().err().map(|what| Mistake {
-            at: *store,
-            given_by: store_given_by.clone(),
-            what: format!("the store cannot be opened: {what}"),
-            fix: "name what exists, or create it first".to_owned(),
+        let StartPositions { store, archive } = self.start_positions.clone();
+        let store = self.store.check_files().err().map(|why| {
+            let problem = format!("the store cannot be opened: {why}");
+            store.mistake(problem, "name what exists, or create it first")
         });
         let archived = self.storage.archive.as_deref().and_then(|path| check_archive(path).err());
-        let archive = archived.map(|what| Mistake {
-            at: *archive,
-            what,
-            fix: "write the path of a file".to_owned(),
-            ..Mistake::default()
-        });
+        let archive = archived.map(|why| archive.mistake(why, "write the path of a file"));
         store.into_iter().chain(archive).collect()
     }
 

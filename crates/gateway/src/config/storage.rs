@@ -12,12 +12,8 @@ use std::path::PathBuf;
 /// Withdraws an announced secret.
 const WITHDRAW: &str = "withdraw";
 
-/// The store and its settings. `over` is a URL from a flag or a variable.
-pub(super) fn store(
-    table: &Table<'_, '_>,
-    storage: &mut StorageSettings,
-    over: Option<&stores::Url>,
-) -> stores::Url {
+/// The store and its settings.
+pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> stores::Url {
     let settings = &mut storage.settings;
     settings.store_timeout = table.limit("timeout").unwrap_or(settings.store_timeout);
     settings.request_timeout = table.limit("request_timeout").unwrap_or(settings.request_timeout);
@@ -45,8 +41,7 @@ pub(super) fn store(
         table.document.mistake(table.span_of("hashing_secret_next").as_ref(), problem, fix);
     }
     storage.hashing = Hashing { secret, next };
-    let written = table.parsed("url", str::parse::<stores::Url>);
-    over.cloned().or(written).unwrap_or_default()
+    table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
 }
 
 /// The replacement of the secret, if any.

@@ -1,8 +1,9 @@
 //! Tables of a file, read key by key. A key that nobody asked for is a mistake, and all mistakes are collected.
 
 use super::Environment;
-use super::mistake::{Mistake, Position, split_fix};
+use super::mistake::{Mistake, Place, Position, split_fix};
 use super::nearest::nearest;
+use super::overrides::GivenLines;
 use semel::quota::Rate;
 use semel_text::{duration, size};
 use std::cell::RefCell;
@@ -18,9 +19,11 @@ pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 /// The top level of a file, in messages.
 pub(super) const TOP: &str = "the top level of the file";
 
-/// A file that is being read, and its mistakes so far.
+/// A file that is being read, with the lines that come before it, and its mistakes so far.
 pub(super) struct Document<'i> {
     text: &'i str,
+    given: &'i GivenLines,
+    given_tables: &'i DeTable<'i>,
     pub(super) environment: &'i Environment<'i>,
     mistakes: RefCell<Vec<Mistake>>,
     /// Which keys each kind of table was asked for.
@@ -30,9 +33,16 @@ pub(super) struct Document<'i> {
 }
 
 impl<'i> Document<'i> {
-    pub(super) fn new(text: &'i str, environment: &'i Environment<'i>) -> Self {
+    /// `given_tables` are those of `given`, whose text begins after the file's.
+    pub(super) fn new(
+        text: &'i str,
+        (given, given_tables): (&'i GivenLines, &'i DeTable<'i>),
+        environment: &'i Environment<'i>,
+    ) -> Self {
         Self {
             text,
+            given,
+            given_tables,
             environment,
             mistakes: RefCell::default(),
             known: RefCell::default(),
@@ -41,29 +51,21 @@ impl<'i> Document<'i> {
     }
 
     pub(super) fn mistake(&self, span: Option<&Span>, problem: impl Into<String>, fix: impl Into<String>) {
-        let at = span.map(|span| self.position(span));
-        self.mistakes.borrow_mut().push(Mistake {
-            at,
-            given_by: None,
-            what: problem.into(),
-            fix: fix.into(),
-        });
-    }
-
-    /// Reports a mistake in a flag or an environment variable, by its name.
-    pub(super) fn mistake_in(&self, given_by: &str, problem: impl Into<String>, fix: impl Into<String>) {
-        let given_by = Some(given_by.to_owned());
-        self.mistakes.borrow_mut().push(Mistake {
-            at: None,
-            given_by,
-            what: problem.into(),
-            fix: fix.into(),
-        });
+        let place = span.map(|span| self.place(span)).unwrap_or_default();
+        self.mistakes.borrow_mut().push(place.mistake(problem, fix));
     }
 
     /// Where `span` is.
-    pub(super) fn position(&self, span: &Span) -> Position {
-        Position::of(self.text, span)
+    pub(super) fn place(&self, span: &Span) -> Place {
+        match self.given.given_by(span.start) {
+            Some(given_by) => Place { at: None, given_by: Some(given_by.to_owned()) },
+            None => Place { at: Some(Position::of(self.text, span)), given_by: None },
+        }
+    }
+
+    /// Whether a flag or a variable set what is at `span`.
+    pub(super) fn is_given(&self, span: &Span) -> bool {
+        self.given.given_by(span.start).is_some()
     }
 
     /// Reports an error whose text ends with its fix.
@@ -120,22 +122,38 @@ pub(super) struct Table<'p, 'i> {
     label: &'static str,
     at: Option<Span>,
     entries: Option<&'p DeTable<'i>>,
+    /// What flags and variables set in this table.
+    given: Option<&'p DeTable<'i>>,
 }
 
 impl<'p, 'i> Table<'p, 'i> {
     pub(super) fn top(document: &'p Document<'i>, entries: &'p DeTable<'i>) -> Self {
-        Self { document, label: TOP, at: None, entries: Some(entries) }
+        Self { document, label: TOP, at: None, entries: Some(entries), given: None }
     }
 
     /// The value of `key`, which is a known key from now on.
     pub(super) fn value(&self, key: &'static str) -> Option<&'p Value<'i>> {
         self.document.known.borrow_mut().entry(self.label).or_default().insert(key);
-        self.entries?.get(key)
+        self.given.and_then(|given| given.get(key)).or_else(|| self.entries?.get(key))
     }
 
     /// The position of `key`, if it is set.
     pub(super) fn span_of(&self, key: &str) -> Option<Span> {
-        self.entries?.get_key_value(key).map(|(key, _)| key.span())
+        let span = |entries: &DeTable<'_>| entries.get_key_value(key).map(|(key, _)| key.span());
+        self.given.and_then(span).or_else(|| self.entries.and_then(span))
+    }
+
+    /// The position of one of `keys`: of one that a flag or a variable sets, if there is one.
+    pub(super) fn span_of_any(&self, keys: &[&str]) -> Option<Span> {
+        let mut spans = keys.iter().filter_map(|key| self.span_of(key));
+        let first = spans.next()?;
+        let mut all = [first.clone()].into_iter().chain(spans);
+        Some(all.find(|span| self.document.is_given(span)).unwrap_or(first))
+    }
+
+    /// Whether a flag replaces this table, whatever the file says.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.document.given.replaces(self.label.trim_matches(['[', ']']))
     }
 
     /// The position of the table, as far as it is known.
@@ -144,7 +162,7 @@ impl<'p, 'i> Table<'p, 'i> {
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
-        self.entries.is_some_and(|entries| entries.contains_key(key))
+        [self.given, self.entries].into_iter().flatten().any(|entries| entries.contains_key(key))
     }
 
     /// Keys that nobody asked for are mistakes.
@@ -325,7 +343,9 @@ impl<'p, 'i> Table<'p, 'i> {
             }
             table
         });
-        Table { document: self.document, label, at: self.span_of(key), entries }
+        let is_top = self.label == TOP;
+        let given = is_top.then(|| self.document.given_tables.get(key)?.get_ref().as_table()).flatten();
+        Table { document: self.document, label, at: self.span_of(key), entries, given }
     }
 
     /// A list of tables in this one.
@@ -341,6 +361,7 @@ impl<'p, 'i> Table<'p, 'i> {
                 label,
                 at: Some(value.span()),
                 entries: Some(entries),
+                given: None,
             })
         };
         list.iter().filter_map(table).collect()

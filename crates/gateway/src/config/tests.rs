@@ -7,6 +7,7 @@ mod matching;
 pub(crate) mod pem;
 mod storage;
 
+use super::overrides::GivenLines;
 use super::table::{Document, Table};
 use super::*;
 use semel::core::policy::Class;
@@ -67,7 +68,7 @@ fn the_default_file_means_what_no_file_means() {
 #[test]
 fn without_a_file_the_defaults_are_those_of_each_part() {
     let target = Target::parse("http://127.0.0.1:1").expect("a target");
-    let over = Overrides { target: Some(target.clone()), ..Overrides::default() };
+    let over = Overrides::default().with("upstream", &target.to_string());
     let plan = read("", &over, &nothing).expect("no mistake").plan().expect("a plan");
     let mut usual = Plan::new(target);
     // Derived values: how long an attempt may take, how far clocks differ, and how long a duplicate waits.
@@ -84,11 +85,12 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
 fn the_default_file_has_exactly_the_known_keys() {
     let text = uncommented();
     let environment: &Environment<'_> = &nothing;
-    let document = Document::new(&text, environment);
+    let (given, given_tables) = (GivenLines::default(), DeTable::new());
+    let document = Document::new(&text, (&given, &given_tables), environment);
     let (entries, malformed) = DeTable::parse_recoverable(&text);
     assert!(malformed.is_empty(), "{malformed:#?}");
     let top = Table::top(&document, entries.get_ref());
-    read_config(&top, &Overrides::default());
+    read_config(&top);
     top.end();
     let known = document.known();
     let unknown: Vec<_> =
@@ -410,16 +412,13 @@ fn an_operation_inherits_the_terms_that_it_does_not_set() {
 #[test]
 fn flags_override_defaults_but_not_operations() {
     let text = "[defaults]\nttl = \"2d\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nttl = \"7d\"\n";
-    let terms = Patch { ttl: Some(Duration::from_hours(1)), ..Patch::default() };
-    let over = Overrides { terms, ..Overrides::default() };
+    let over = Overrides::default().with("ttl", "1h");
     let config = read(text, &over, &nothing).expect("no mistake");
     let kept: Vec<_> = config.operations.iter().map(|operation| operation.terms.policy.ttl).collect();
     assert_eq!(config.terms.policy.ttl, Duration::from_hours(1));
     assert_eq!(kept, [Duration::from_hours(1), Duration::from_hours(168)]);
     // A flag that does not fit is reported as a flag, without a line of the file.
-    let terms = Patch { ttl: Some(Duration::from_secs(1)), ..Patch::default() };
-    let found =
-        read(text, &Overrides { terms, ..Overrides::default() }, &nothing).expect_err("within the lease");
+    let found = read(text, &Overrides::default().with("ttl", "1s"), &nothing).expect_err("within the lease");
     assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
     assert_eq!(found[0].given_by.as_deref(), Some("--ttl"), "{found:?}");
 }

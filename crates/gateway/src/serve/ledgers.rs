@@ -68,7 +68,7 @@ mod tests {
 
     fn plan(text: &str) -> Plan {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = Overrides { target: Some(target), ..Overrides::default() };
+        let over = Overrides::default().with("upstream", &target.to_string());
         read(text, &over, &|_| None).expect("no mistake").plan().expect("a plan")
     }
 

@@ -60,7 +60,7 @@ mod tests {
     fn machines_with_their_own_clocks_need_a_configured_skew() {
         let built = |store: Arc<dyn Store>, config: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
-            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan();
             builder(&plan.expect("a plan"), &store).map(drop)
         };

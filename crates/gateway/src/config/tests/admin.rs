@@ -4,7 +4,7 @@ use super::pem::Pem;
 use super::{mistakes, nothing, one_mistake, parsed};
 use crate::config::Next;
 use crate::config::{Overrides, read};
-use semel_admin::{Address, Role, TokenHash};
+use semel_admin::{Role, TokenHash};
 use semel_identity::{CertificateName, Source};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn the_admin_address_is_local_unless_off() {
     assert!(admin.options.tokens.is_empty() && admin.tls.is_none());
     assert!(parsed("[admin]\naddress = \"off\"\n").admin.is_none());
     let flagged = |text: &str, admin: &str| {
-        let over = Overrides { admin: Some(admin.parse::<Address>().expect("fit")), ..Overrides::default() };
+        let over = Overrides::default().with("admin", admin);
         read(text, &over, &nothing)
     };
     assert!(flagged("[admin]\naddress = \"127.0.0.1:1\"\n", "off").expect("no mistake").admin.is_none());

@@ -178,7 +178,7 @@ fn callers_of_what_is_not_protected_are_of_no_use() {
 
 #[test]
 fn the_anonymous_flag_replaces_identity_but_not_operations() {
-    let over = Overrides { anonymous: true, ..Overrides::default() };
+    let over = Overrides::default().with("anonymous", "true");
     let text = format!(
         "{}[[operation]]\npath = \"/y\"\n[identity]\nsources = [\"authorization\"]\ntrusted = [\"10.0.0.1\"]\n",
         operation("callers = [\"header:x-user\"]")

@@ -236,7 +236,7 @@ mod tests {
             mode = \"shadow\"\nafter_expiry = \"run-as-new\"\n\
             [[operation]]\npath = \"/logs\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let lines: Vec<String> = plan.operations.iter().flat_map(describe).collect();
         assert_eq!(
@@ -265,7 +265,7 @@ mod tests {
             [[operation]]\nname = \"watched\"\npath = \"/charges\"\nkey = \"required\"\nnot_applied_statuses = []\n\
             [operation.quotas]\nnew_per_caller = \"5/1m\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\nanswer = \"nothing\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         assert_eq!(
             describe(&plan.operations[0]),
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_store_whose_server_does_not_sync_is_not_announced_as_synced() {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read("", &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let in_memory = semel::core::store::Store::capabilities(&semel::memory::Store::new());
         let served = Capabilities { durable: true, ..in_memory };
@@ -313,7 +313,7 @@ mod tests {
             answer = \"nothing\"\n[[operation]]\nname = \"charge\"\npath = \"/charges\"\n\
             authorize = { path = \"/allowed?key=hunter2\" }\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let text = text_of(&plan, semel::core::store::Store::capabilities(&semel::memory::Store::new()));
         assert!(!text.contains("hunter2"), "{text}");
@@ -327,7 +327,7 @@ mod tests {
             hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n";
         let warned = |admin: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
-            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let config = crate::config::read(&format!("[admin]\n{admin}{token}"), &over, &|_| None);
             let plan = config.expect("no mistake").plan().expect("a plan");
             let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
@@ -348,7 +348,7 @@ mod tests {
     fn the_collector_is_announced_and_its_unencrypted_secret_is_a_danger() {
         let announcement = |endpoint: &str, header: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
-            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let text = format!("[otlp]\nendpoint = \"{endpoint}\"\n{header}");
             let config = crate::config::read(&text, &over, &|_| Some("s3cret".into()));
             let plan = config.expect("no mistake").plan().expect("a plan");
@@ -379,7 +379,7 @@ mod tests {
             hash = \"sha256:f717cc288f8244cd16e83dac18a2583f289edb13c096663087f5436e18bde736\"\n\
             [[operation]]\nname = \"charge\"\npath = \"/charges\"\nkey = \"required\"\nstore_down = \"pass\"\n";
         let target = Target::parse("http://127.0.0.1:3000").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let durable = Capabilities {
             durable: true,
@@ -415,7 +415,7 @@ mod tests {
             [operation.probe]\nurl = \"https://ledger/{operation_id}\"\nanswer = \"nothing\"\n[operation.authorize]\npath = \"/who\"\n\
             [operation.rebuild]\nfrom = \"/by/{operation_id}\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let lines = describe(&plan.operations[0]);
         assert_eq!(
@@ -433,7 +433,7 @@ mod tests {
         let config = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\ndedup_window = \"2h\"\n\
             [operation.probe]\nurl = \"/x/{operation_id}\"\n";
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
-        let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+        let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
         let lines = describe(&plan.operations[0]);
         assert_eq!(
@@ -450,7 +450,7 @@ mod tests {
             [[sealing.key]]\nname = \"a\"\nsecret = \"env:KEY\"\n";
         let planned = |config: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
-            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let config = crate::config::read(config, &over, &|_| Some("5a".repeat(32).into()));
             config.expect("no mistake").plan().expect("a plan")
         };
@@ -475,7 +475,7 @@ mod tests {
             headers = { authorization = \"env:TOKEN\" }\n";
         let warned = |target: &str, config: &str| {
             let target = Target::parse(target).expect("a target");
-            let over = crate::config::Overrides { target: Some(target), ..Default::default() };
+            let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let config = crate::config::read(config, &over, &|_| Some("hunter2".into()));
             let plan = config.expect("no mistake").plan().expect("a plan");
             let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
