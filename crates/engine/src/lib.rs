@@ -63,79 +63,58 @@
 //! sends its effect, if it does anything slow before. One case remains: a process that is frozen between that check
 //! and the first byte. Only a system that compares [`Attempt::fence`] can refuse that effect.
 
-mod alarm;
-mod answer;
+// The rooms, from the bottom to the top:
+//
+// - `runtime`, `settings`, `archive`, `sealing`, `quota`, `memory`, `secrets`, `time`: what an engine is made of.
+// - `observe`: what it reports. `node`: the state that all of its parts share, and every call to the store.
+// - `background`: what no request asked for. `call`: from an intent to its answer.
+// - `operator`: what people do to records. `builder` puts everything together.
+//
+// A room uses those below it. Where it still does otherwise, `cargo xtask tidy` has it in a list.
+
 pub mod archive;
-mod attempt;
-pub mod backoff;
+mod background;
 mod builder;
-mod cache;
-mod caller_operation;
-mod claim;
-mod clock;
-mod conduct;
-pub mod copy;
-mod engine;
-mod finishing;
-mod intent;
-mod lease;
-pub mod local;
-mod loss;
+mod call;
 pub mod memory;
 mod node;
 mod observe;
 mod operator;
-mod ownership;
-pub mod payload;
 mod probe_entry;
-mod probe_queue;
 pub mod quota;
-mod random;
-mod recognise;
-mod reconcile;
-mod refusal;
-mod renewer;
-mod reply;
-mod running;
+mod runtime;
 pub mod sealing;
 pub mod secrets;
 mod settings;
-mod spans;
-mod spawn;
-mod store_id;
-mod sweep;
-mod sweep_pace;
-mod tasks;
 pub mod time;
-mod value;
-mod wait;
-mod writable;
-mod write_probe;
 
-pub use answer::{Answer, Error, GivenUp, Ran, Replayed, RequestOutcome, Stored};
-pub use attempt::{Attempt, LeaseError};
+pub use background::reconcile::{Case, Finding, Reconcile};
+pub use background::sweep::SweepReport;
 pub use builder::{BuildError, Builder};
-pub use caller_operation::CallerOperation;
-pub use clock::{Clock, Sleep, SystemClock};
-pub use conduct::Ended;
-pub use engine::{Engine, ShutdownReport};
-pub use finishing::{Finishing, NotFinished};
-pub use intent::Intent;
-pub use lease::{Claimed, Lease};
+pub use call::answer::{Answer, Error, GivenUp, Ran, Replayed, RequestOutcome, Stored};
+pub use call::attempt::{Attempt, LeaseError};
+pub use call::conduct::Ended;
+pub use call::engine::{Engine, ShutdownReport};
+pub use call::finishing::{Finishing, NotFinished};
+pub use call::intent::Intent;
+pub use call::lease::{Claimed, Lease};
+pub use call::refusal::{RecordedOutcome, Refusal, RefusalReason};
+pub use call::value::{Done, Failed, RunError, RunErrorReason};
+pub use call::{local, payload};
+pub use node::store_id::StoreId;
+pub use node::writable::WriteRefusal;
 pub use observe::{Call, Event, Observer, Refused, Resolver, Unobserved};
-pub use operator::{Erased, FoundRecord, OperatorError, REASON_BYTES_MAX};
-pub use random::{Random, SystemRandom};
-pub use reconcile::{Case, Finding, Reconcile};
-pub use refusal::{RecordedOutcome, Refusal, RefusalReason};
+pub use operator::actions::{Erased, FoundRecord, OperatorError, REASON_BYTES_MAX};
+pub use operator::caller_operation::CallerOperation;
+pub use operator::copy;
+pub use runtime::backoff;
+pub use runtime::clock::{Clock, Sleep, SystemClock};
+pub use runtime::random::{Random, SystemRandom};
+pub use runtime::spans::SPANS;
+pub use runtime::spawn::{Spawn, Task};
 pub use semel_core as core;
 pub use semel_core::id::OperationId;
 pub use semel_core::key::Key;
 pub use semel_core::policy::{Class, Policy};
 pub use semel_core::scope::{Identity, Operation, Scope};
 pub use settings::{ClockSettings, Probe, Settings, Sweep};
-pub use spans::SPANS;
-pub use spawn::{Spawn, Task};
-pub use store_id::StoreId;
-pub use sweep::SweepReport;
-pub use value::{Done, Failed, RunError, RunErrorReason};
-pub use writable::WriteRefusal;

@@ -235,7 +235,7 @@ pub enum Event<'a> {
         lag: Duration,
     },
     /// The sweeper has finished a round.
-    Swept(&'a crate::sweep::SweepReport),
+    Swept(&'a crate::background::sweep::SweepReport),
     /// The status of the store's clock has changed.
     Clock(ClockChange),
     /// The store refuses writes, or refuses them for another reason than before. Alarm.

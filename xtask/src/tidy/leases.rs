@@ -35,11 +35,11 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/core/src/time/", "whether a date is in the future; the machine decides"),
     ("crates/engine/src/time/", "compares clocks with each other, and not with records"),
     (
-        "crates/engine/src/ownership.rs",
+        "crates/engine/src/node/ownership.rs",
         "an owner's schedule: when to renew, and when its work must have ended",
     ),
-    ("crates/engine/src/claim.rs", "for how long a claim whose answer was lost may still arrive"),
-    ("crates/engine/src/recognise.rs", "the terms of a claim, before there is a record"),
+    ("crates/engine/src/call/claim.rs", "for how long a claim whose answer was lost may still arrive"),
+    ("crates/engine/src/call/recognise.rs", "the terms of a claim, before there is a record"),
     ("crates/gateway/src/config/terms.rs", "durations that are proposed for a configuration"),
     ("crates/http/src/shadow.rs", "the terms of requests that are only observed"),
 ];

@@ -5,7 +5,7 @@
 //! bytes are valid only for one record and one status.
 
 use super::{SealingKey, Unopened};
-use crate::random::Random;
+use crate::runtime::random::Random;
 use bytes::Bytes;
 use chacha20poly1305::aead::{Aead, AeadInPlace, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};

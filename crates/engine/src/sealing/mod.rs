@@ -27,7 +27,7 @@ mod key;
 
 pub use key::{KeyError, SealingKey};
 
-use crate::random::Random;
+use crate::runtime::random::Random;
 use bytes::Bytes;
 use envelope::Envelope;
 use semel_core::codec;

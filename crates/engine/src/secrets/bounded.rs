@@ -2,7 +2,7 @@
 //!
 //! The calls for reading and rotating the secret, each with a timeout. All of them go through this.
 
-use crate::clock::{Clock, within};
+use crate::runtime::clock::{Clock, within};
 use bytes::Bytes;
 use semel_core::id::CommandId;
 use semel_core::store::{

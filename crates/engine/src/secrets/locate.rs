@@ -1,7 +1,7 @@
 //! Under which secret's ID to look for and claim a command.
 
 use super::{Commands, Error, View};
-use crate::clock::Clock;
+use crate::runtime::clock::Clock;
 use semel_core::id::CommandId;
 use semel_core::machine::{Command, Expect, Route, Stage, purge, route};
 use semel_core::store::{self, Change, Kind, Reading, Store, Written};

@@ -23,8 +23,8 @@ pub use node::{Secrets, Terms};
 pub(crate) use stored::STATE;
 pub use view::{Commands, Numbered, Outgoing, View};
 
-use crate::clock::Clock;
-use crate::random::Random;
+use crate::runtime::clock::Clock;
+use crate::runtime::random::Random;
 use semel_core::scope::Secret;
 use semel_core::store::{Filter, Kind, Page, Store};
 use std::fmt;

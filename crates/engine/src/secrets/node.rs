@@ -5,8 +5,8 @@
 use super::stored::{Registration, Rotation, Settings, State, node_key};
 use super::view::{Numbered, Outgoing, View};
 use super::{Bounded, Error, Known};
-use crate::clock::Clock;
-use crate::spawn::Task;
+use crate::runtime::clock::Clock;
+use crate::runtime::spawn::Task;
 use bytes::Bytes;
 use semel_core::id::CommandId;
 use semel_core::machine::Stage;

@@ -13,7 +13,7 @@
 use super::stored::{Registration, Rotation, Settings, State, StoredSecret, swap};
 use super::{Bounded, Error, Phase, drawn};
 use crate::probe_entry;
-use crate::random::Random;
+use crate::runtime::random::Random;
 use semel_core::store::{Count, Filter, Page, Written};
 
 /// How many entries are read at a time.

@@ -1,7 +1,7 @@
 //! The clocks that an operator may mean: this process's, and that of the nodes on the store.
 
 use super::mark::{self, Beat, Mark};
-use crate::clock::Clock;
+use crate::runtime::clock::Clock;
 use crate::settings::ClockSettings;
 use semel_core::id::CommandId;
 use semel_core::store::{Error, Store};

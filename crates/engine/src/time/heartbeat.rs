@@ -6,12 +6,12 @@
 
 use super::mark::{self, AfterWrite, Beat, Confirmed, Contradiction, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
-use crate::clock::Clock;
 use crate::node::Node;
+use crate::node::writable::WriteSubject;
 use crate::observe::{Call, Event};
+use crate::runtime::clock::Clock;
+use crate::runtime::tasks::Closing;
 use crate::settings::ClockSettings;
-use crate::tasks::Closing;
-use crate::writable::WriteSubject;
 use semel_core::id::CommandId;
 use semel_core::store::{Error, Kind, Store};
 use semel_core::time::Time;

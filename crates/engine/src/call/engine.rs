@@ -1,0 +1,357 @@
+//! The engine: the main type for Rust services.
+//!
+//! How a call runs through the engine, and how the engine is shut down. [`machine`](semel_core::machine) decides what a
+//! state means.
+
+use crate::background::sweep::{self, SweepReport};
+use crate::builder::Builder;
+use crate::call::answer::{Answer, Error, GivenUp, RequestOutcome};
+use crate::call::attempt::Attempt;
+use crate::call::claim::{self, Claim};
+use crate::call::conduct::{self, Ended, Work};
+use crate::call::intent::Intent;
+use crate::call::recognise::Recognised;
+use crate::call::reply::{self, Subject};
+use crate::call::wait::{self, Waited, Waiter};
+use crate::node::Node;
+use crate::node::running::RunningEntry;
+use crate::node::writable::WriteRefusal;
+use crate::observe::Call;
+use crate::runtime::spans::span;
+use crate::runtime::tasks::Closing;
+use crate::settings::ClockSettings;
+use crate::time::{self, ClockComparison, ClockStatus};
+use semel_core::id::CommandId;
+use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
+use semel_core::record::Token;
+use semel_core::store::{self, ClockSource, Reading, Store};
+use semel_core::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+/// Makes side effects happen once, over a store.
+///
+/// Cheap to clone; every clone is the same engine.
+///
+/// When the last clone is dropped, sweeping and reconciling stop. Running attempts still run to their end. Call
+/// [`shutdown`](Self::shutdown) before the process ends.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) node: Arc<Node>,
+    _handle: Arc<Handle>,
+}
+
+/// Stops the background tasks when the last clone of the engine is dropped.
+struct Handle(Arc<Node>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.tasks.close(Closing::Draining);
+    }
+}
+
+/// What was still running when the engine was shut down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShutdownReport {
+    /// How many attempts were running when the shutdown began.
+    pub running: usize,
+    /// How many of them were cancelled at the deadline. Their records are `UNKNOWN`, or `FAILED_NOT_REPLAYABLE` if
+    /// the effect had not begun.
+    pub cut_off: usize,
+    /// How many still had not stored their ending. Their leases expire, and their outcomes are unknown.
+    pub unstored: usize,
+}
+
+impl Engine {
+    /// Builds an engine on `store`. Everything else has a default.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        Builder::new(store)
+    }
+
+    /// Runs `work` once for `intent`.
+    ///
+    /// The first call runs `work` in a task of the engine: if the caller goes away, nothing is cancelled. The outcome
+    /// is durable before this returns (unless [`Ran::stored`](crate::Ran::stored) is `None`: it could not be stored
+    /// in time). Every other call gets the same outcome, or the reason why there is none.
+    /// [`Answer::into_outcome`] makes everything but a success an error.
+    ///
+    /// [`run`](Self::run) is the same for work that returns a value.
+    pub async fn execute<W, F, L>(&self, intent: Intent, work: W) -> Result<Answer<L>, Error>
+    where
+        W: FnOnce(Attempt) -> F + Send + 'static,
+        F: Future<Output = Ended<L>> + Send + 'static,
+        L: Send + 'static,
+    {
+        let node = &self.node;
+        if node.tasks.is(Closing::Draining) {
+            return Err(Error::Closing);
+        }
+        let recognised = Recognised::new(node, intent)?;
+        let command = recognised.command();
+        if let Some(answer) = self.known_outcome(&recognised) {
+            return Ok(answer);
+        }
+        let asked = node.clock.uptime();
+        let waiter = Waiter { asked, until: asked + recognised.intent.wait.unwrap_or(node.settings.wait) };
+        let running_entry = loop {
+            let progress = match node.running.enter(recognised.id()) {
+                Ok(running_entry) => break running_entry,
+                Err(progress) => progress,
+            };
+            let waited = wait::for_local(node, &command, progress, waiter);
+            match waited.instrument(span!("wait")).await {
+                Waited::Answered(answer) => return Ok(answer),
+                Waited::Stalled(error) => return Err(Error::LostSight(error)),
+                Waited::NeverRan => {}
+                Waited::AskTheStore => {
+                    let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let waited = wait::for_remote(node, &command, shown, None, waiter);
+                    return waited.instrument(span!("wait")).await.map_err(Error::LostSight);
+                }
+            }
+        };
+        let work: Work<L> = Box::new(move |attempt| Box::pin(work(attempt)));
+        match self.claim_and_conduct(recognised.clone(), running_entry, work).await? {
+            Conducted::Answered(answer) => Ok(answer),
+            Conducted::InProgress(shown, running_entry) => {
+                let waited = wait::for_remote(node, &command, shown, Some(&running_entry), waiter);
+                waited.instrument(span!("wait")).await.map_err(Error::LostSight)
+            }
+        }
+    }
+
+    pub(crate) fn of(node: Arc<Node>) -> Self {
+        Self { _handle: Arc::new(Handle(Arc::clone(&node))), node }
+    }
+
+    /// Accepts no new work and waits for running attempts, at most until `deadline`. Then it cancels the rest and
+    /// stores what is known in each record.
+    pub async fn shutdown(&self, deadline: Duration) -> ShutdownReport {
+        let node = &self.node;
+        node.tasks.close(Closing::Draining);
+        let running = node.tasks.running();
+        let mut cut_off = 0;
+        if !in_time(node, deadline, node.tasks.all_idle()).await {
+            cut_off = node.tasks.running();
+            node.tasks.close(Closing::Now);
+            in_time(node, node.settings.finish_wait, node.tasks.idle()).await;
+        }
+        let unstored = node.tasks.running();
+        if unstored == 0 {
+            // Best effort: the others remove a silent node anyway.
+            in_time(node, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
+        }
+        ShutdownReport { running, cut_off, unstored }
+    }
+
+    /// Runs one sweep now.
+    pub async fn sweep(&self) -> Result<SweepReport, store::Error> {
+        sweep::sweep(&self.node, sweep::SweepScope::All).await
+    }
+
+    /// How long the store has refused writes, and why; `None` while it accepts them. After a [loss of
+    /// data](semel_core::store::Kind::DataLost), the undamaged parts of a store may still accept some. Derived from the
+    /// writes of requests and of the heartbeat, and from entries that the engine inserts and removes, so this call is
+    /// cheap.
+    pub fn refuses_writes(&self) -> Option<WriteRefusal> {
+        let uptime = self.node.clock.uptime();
+        self.node.loss.refusing(uptime).or_else(|| self.node.writes.refusing(uptime))
+    }
+
+    /// The status of the store's clock.
+    pub fn clock_status(&self) -> ClockStatus {
+        self.node.time.status()
+    }
+
+    /// Whether this node trusts the store's clock, or has trusted it since its start. If not, it should get no requests:
+    /// it has refused all new keys so far, or it is ahead of the time in the store and waits to see whether another
+    /// machine still uses that time. Where the store has one clock for all nodes, it waits for nobody.
+    pub fn has_trusted_clock(&self) -> bool {
+        let is_shared = self.node.store.capabilities().clock == ClockSource::One;
+        self.node.time.has_been_trusted() && (is_shared || !self.node.time.is_watching())
+    }
+
+    /// Whether this node knows the current state of the hashing secret. If not, it claims nothing.
+    pub fn has_current_secret(&self) -> bool {
+        self.node.secrets.view().is_ok()
+    }
+
+    /// The store's clock as this node reads it, beside what the nodes of the store last wrote about theirs.
+    pub async fn compare_clocks(&self) -> Result<ClockComparison, store::Error> {
+        let comparing = time::compare_clocks(&*self.node.store, &*self.node.clock);
+        self.node.bounded(Call::Beat, comparing).await
+    }
+
+    /// The settings by which the clock is trusted.
+    pub fn clock_settings(&self) -> &ClockSettings {
+        &self.node.settings.clock
+    }
+
+    /// Confirms that the store's clock is right: all nodes of the store use it from now on. `who` and `why` are
+    /// stored. Returns the confirmed time.
+    pub async fn confirm_clock(&self, who: &str, why: &str) -> Result<Time, store::Error> {
+        let node = &self.node;
+        let confirming = time::confirm_clock(&*node.store, &*node.clock, who, why);
+        let confirmed = node.bounded(Call::Beat, confirming).await?;
+        // Apply it in the same way as all other nodes.
+        time::beat(node).await?;
+        Ok(confirmed)
+    }
+
+    /// How many attempts this engine is running.
+    pub fn running(&self) -> usize {
+        self.node.running.len()
+    }
+
+    /// How long a duplicate waits for a running attempt, unless its intent says otherwise ([`Settings::wait`]).
+    ///
+    /// [`Settings::wait`]: crate::Settings::wait
+    pub fn wait(&self) -> Duration {
+        self.node.settings.wait
+    }
+
+    /// Whether a reconciler probes unknown outcomes of this operation.
+    pub fn has_reconciler(&self, operation: &str) -> bool {
+        self.node.reconcilers.knows(operation)
+    }
+
+    /// Whether it has keys to seal outcomes.
+    pub fn has_sealing_keys(&self) -> bool {
+        self.node.sealing.is_some()
+    }
+
+    /// The store that the engine works on.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.node.store
+    }
+
+    /// An outcome from the cache, which cannot have changed: it has not expired. A node that does not trust its clock
+    /// cannot know that, since its time may be behind that of the nodes which use the key again.
+    pub(crate) fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
+        let node = &self.node;
+        let now = node.now_at_the_latest();
+        if !now.can_claim() {
+            return None;
+        }
+        let (id, record) =
+            recognised.ids().find_map(|id| Some((id, node.cache.get(id, node.clock.uptime())?)))?;
+        let (found, command) = (Found::Record(&record), recognised.command());
+        let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+        let decision = machine::decide(found, &command, ticket, Stamp::new(now, &node.name, ""));
+        if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
+            return Some(reply::answer(node, &Subject::under(id, &command), found, reply));
+        }
+        // Expired: the store decides what happens next.
+        node.cache.forget(id);
+        None
+    }
+
+    /// Claims the command and runs it, both in a task of the engine.
+    async fn claim_and_conduct<L: Send + 'static>(
+        &self,
+        recognised: Recognised,
+        running_entry: RunningEntry,
+        work: Work<L>,
+    ) -> Result<Conducted<L>, Error> {
+        let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
+        let operation_id = recognised.command().operation_id;
+        let engine = self.clone();
+        let (reply, answered) = oneshot::channel();
+        let (aside, in_progress) = oneshot::channel();
+        let attempt = async move {
+            let _guard = guard;
+            let loose = engine.attempt(&recognised, running_entry, work, reply, aside).await;
+            claim::give_back(&engine.node, loose);
+        };
+        // The attempt runs in another task, but belongs to the trace of the request.
+        self.node.spawn.spawn(Box::pin(attempt.instrument(tracing::Span::current())));
+        match answered.await {
+            Ok(result) => result.map(Conducted::Answered),
+            // No answer: it runs elsewhere, or the task was dropped halfway and the outcome is unknown.
+            Err(_) => Ok(match in_progress.await {
+                Ok((shown, running_entry)) => Conducted::InProgress(shown, running_entry),
+                Err(_) => Conducted::Answered(Answer {
+                    operation_id,
+                    outcome: RequestOutcome::Unknown { repeatable: false },
+                }),
+            }),
+        }
+    }
+
+    /// Returns the claims whose fate is not known.
+    async fn attempt<L: Send>(
+        &self,
+        recognised: &Recognised,
+        running_entry: RunningEntry,
+        work: Work<L>,
+        reply: conduct::Reply<L>,
+        aside: oneshot::Sender<(Shown, RunningEntry)>,
+    ) -> Vec<claim::LostClaim> {
+        let node = &self.node;
+        let command = recognised.command();
+        let since = node.clock.uptime();
+        match claim::claim(node, recognised).instrument(span!("claim")).await {
+            Ok(Claim::Owned(ownership)) => {
+                conduct::conduct(Arc::clone(node), ownership, running_entry, work, reply).await;
+            }
+            Ok(Claim::Judged(id, reading)) => {
+                let judged = judged(node, &command, &reading);
+                if judged == Reply::InProgress {
+                    drop(reply);
+                    drop(aside.send(((id, reading), running_entry)));
+                    return Vec::new();
+                }
+                wait::show_end(Some(&running_entry), (id, since), &reading, judged);
+                if let Some(record) = reading.record().filter(|record| reply::is_kept(record)) {
+                    node.cache.keep(id, record, since);
+                }
+                let subject = Subject::under(id, &command);
+                drop(reply.send(Ok(reply::answer(node, &subject, reading.found(), judged))));
+            }
+            Ok(Claim::MarkedUnknown(id)) => {
+                let subject = Subject::under(id, &command);
+                drop(reply.send(Ok(reply::answer(node, &subject, Found::Nothing, Reply::Unknown))));
+            }
+            Ok(Claim::Lapsed(ownership)) => {
+                drop((running_entry, work));
+                drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
+                ownership.abandon(claim::LAPSED).await;
+            }
+            Err(unclaimed) => {
+                drop(running_entry);
+                drop(reply.send(Err(unclaimed.error)));
+                return unclaimed.loose;
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// The machine's reply to a request that runs nothing.
+pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Reading) -> Reply<'a> {
+    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+    match machine::decide(reading.found(), command, ticket, node.stamp(reading.now, "")) {
+        Decision::Answer(reply) => reply,
+        // It could run by now, but it was judged a moment ago, when somebody else was running it.
+        Decision::Run(_) | Decision::MarkUnknown(_) | Decision::Follow => Reply::InProgress,
+    }
+}
+
+/// An ID and the entry under it.
+type Shown = (CommandId, Reading);
+
+enum Conducted<L> {
+    Answered(Answer<L>),
+    InProgress(Shown, RunningEntry),
+}
+
+/// Whether `ends` completed within `span`.
+async fn in_time(node: &Node, span: Duration, ends: impl Future<Output = ()>) -> bool {
+    tokio::select! {
+        biased;
+        () = ends => true,
+        () = node.clock.sleep(span) => false,
+    }
+}

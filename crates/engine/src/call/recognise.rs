@@ -1,0 +1,178 @@
+//! From an intent to its command, under every relevant secret.
+//!
+//! What is derived once from an intent, and where to look for its record. A command is never recognised under an
+//! outdated view.
+
+use crate::call::answer::Error;
+use crate::call::intent::Intent;
+use crate::call::local;
+use crate::node::Node;
+use crate::sealing::Seal;
+use crate::secrets::{self, Commands, Located, View};
+use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
+use semel_core::id::CommandId;
+use semel_core::machine::Command;
+use semel_core::policy::{Class, Policy};
+use semel_core::store::{self, Kind, Reading};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A recognised intent; cheap to clone. Its payload is read again only if a record was claimed under another
+/// selection.
+#[derive(Clone)]
+pub(crate) struct Recognised {
+    pub(crate) intent: Arc<Intent>,
+    pub(crate) view: View,
+    current: Ids,
+    old: Option<Ids>,
+}
+
+/// A command without its payload, which belongs to the intent.
+#[derive(Clone)]
+struct Ids {
+    command: Arc<Command<'static>>,
+}
+
+/// A payload whose fingerprint under one selection is known.
+struct Read {
+    policy: Arc<Policy>,
+    fingerprint: Fingerprint,
+    payload: Arc<dyn Payload>,
+}
+
+impl Payload for Read {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, fingerprint::Error> {
+        if *selection == self.policy.selection {
+            return Ok(self.fingerprint);
+        }
+        self.payload.fingerprint(selection)
+    }
+}
+
+/// A placeholder for the payload of a command.
+static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
+
+impl Recognised {
+    /// Recognises an intent under the current secrets.
+    pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
+        Self::of(node, under_its_class(intent)?)
+    }
+
+    /// The same for an intent whose effect is in the transaction of its record.
+    pub(crate) fn local(node: &Node, intent: Intent) -> Result<Self, Error> {
+        if intent.policy.class != Class::Local {
+            return Err(Error::NotLocalClass(intent.policy.class));
+        }
+        Self::of(node, intent)
+    }
+
+    fn of(node: &Node, mut intent: Intent) -> Result<Self, Error> {
+        if local::inside::is_inside() {
+            return Err(Error::InsideLocalWork);
+        }
+        let skew = node.settings.clock.skew;
+        if intent.policy.skew < skew {
+            let policy = Policy::clone(&intent.policy).with(|policy| policy.skew = skew);
+            intent.policy = Arc::new(policy.map_err(Error::Policy)?);
+        }
+        if intent.seal == Seal::Required && node.sealing.is_none() {
+            return Err(Error::NoSealingKey);
+        }
+        let view = node.view()?;
+        let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
+        let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));
+        let read = Read { policy, fingerprint, payload };
+        Self::under(view, Arc::new(Intent { payload: Arc::new(read), ..intent }))
+    }
+
+    /// The same intent under the current secrets.
+    pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
+        Self::under(node.view()?, Arc::clone(&self.intent))
+    }
+
+    fn under(view: View, intent: Arc<Intent>) -> Result<Self, Error> {
+        let Intent { scope, key, policy, payload, .. } = &*intent;
+        let commands =
+            view.commands(scope, key, Arc::clone(policy), &**payload).map_err(Error::Fingerprint)?;
+        let current = Ids::of(&commands.current);
+        let old = commands.old.as_ref().map(Ids::of);
+        Ok(Self { intent, view, current, old })
+    }
+
+    /// How long a transaction may wait for this process: as long as its work may take, and its commit after that.
+    pub(crate) fn transaction_idle_max(&self, store_timeout: Duration) -> Duration {
+        self.intent.policy.work_deadline.saturating_add(store_timeout)
+    }
+
+    /// The command's ID in this process, wherever its record is stored.
+    pub(crate) fn id(&self) -> CommandId {
+        self.current.command.id
+    }
+
+    /// Every ID that its record may be stored under.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = CommandId> {
+        std::iter::once(&self.current).chain(&self.old).map(|ids| ids.command.id)
+    }
+
+    /// The command under the secret in use.
+    pub(crate) fn command(&self) -> Command<'_> {
+        self.current.with(&*self.intent.payload)
+    }
+
+    /// The command under every relevant secret.
+    pub(crate) fn commands(&self) -> Commands<'_> {
+        let payload = &*self.intent.payload;
+        Commands { current: self.current.with(payload), old: self.old.as_ref().map(|old| old.with(payload)) }
+    }
+}
+
+/// The intent with the class that its attempts are stored with. Only the effect's own transaction can keep the
+/// promise of `local`, unless there is no effect.
+fn under_its_class(intent: Intent) -> Result<Intent, Error> {
+    match (intent.policy.class, intent.has_effect) {
+        (Class::Local, true) => Err(Error::LocalClass),
+        (Class::Local, false) | (_, true) => Ok(intent),
+        (_, false) => {
+            let policy = Policy::clone(&intent.policy).with(|policy| policy.class = Class::Local);
+            let policy = policy.map_err(Error::Policy)?;
+            Ok(Intent { policy: Arc::new(policy), ..intent })
+        }
+    }
+}
+
+impl Ids {
+    fn of(command: &Command<'_>) -> Self {
+        let command = Command {
+            operation: Arc::clone(&command.operation),
+            policy: Arc::clone(&command.policy),
+            payload: &NO_PAYLOAD,
+            ..*command
+        };
+        Self { command: Arc::new(command) }
+    }
+
+    fn with<'a>(&self, payload: &'a dyn Payload) -> Command<'a> {
+        Command { payload, ..Command::clone(&self.command) }
+    }
+}
+
+/// Where to look for and claim the record of a command. Needs the store only during a rotation of the hashing secret.
+pub(crate) async fn locate<'c, 'a>(
+    node: &Node,
+    view: &View,
+    commands: &'c Commands<'a>,
+) -> Result<Located<'c, 'a>, Error> {
+    let dating = |reading: &mut Reading, asked| node.date(&mut reading.now, asked);
+    let located = secrets::locate(&*node.store, view, &*node.clock, &dating, commands);
+    if view.outgoing.is_none() {
+        return located.await.map_err(Error::Secrets);
+    }
+    tokio::select! {
+        biased;
+        located = located => located.map_err(Error::Secrets),
+        // A marker that is inserted after this is harmless.
+        () = node.clock.sleep(node.settings.store_timeout) => {
+            Err(store::Error::new(Kind::Unavailable, "locating the record of a command").into())
+        }
+    }
+}

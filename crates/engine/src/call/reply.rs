@@ -1,0 +1,103 @@
+//! From the machine's reply to the answer for the caller.
+
+use crate::call::answer::{Answer, Replayed, RequestOutcome, Stored};
+use crate::node::Node;
+use crate::observe::{Event, Refused};
+use semel_core::id::{CallerHash, CommandId, OperationId};
+use semel_core::machine::{self, Command, Found, Reply};
+use semel_core::record::{Record, State, StateName};
+
+/// The command that an answer is about.
+pub(crate) struct Subject<'a> {
+    pub(crate) id: CommandId,
+    pub(crate) operation_id: OperationId,
+    pub(crate) operation: &'a str,
+    pub(crate) caller: CallerHash,
+}
+
+impl<'a> Subject<'a> {
+    /// A command whose record is under `id`.
+    pub(crate) fn under(id: CommandId, command: &'a Command<'_>) -> Self {
+        let operation_id = if id == command.id { command.operation_id } else { OperationId::of(&id) };
+        Self { id, operation_id, operation: &command.operation, caller: command.caller_hash }
+    }
+}
+
+/// The answer for `reply`, which was judged from `found`.
+pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
+    Answer { operation_id: subject.operation_id, outcome: request_outcome(node, subject, found, reply) }
+}
+
+/// The outcome for the caller of `reply`, which was judged from `found`.
+pub(crate) fn request_outcome<L>(
+    node: &Node,
+    subject: &Subject<'_>,
+    found: Found<'_>,
+    reply: Reply<'_>,
+) -> RequestOutcome<L> {
+    let refused = |what| {
+        let (operation, caller) = (subject.operation, subject.caller);
+        node.observe(&Event::Refused { operation, caller, what });
+    };
+    match (reply, found) {
+        (Reply::Replay(outcome), Found::Record(record)) => {
+            node.observe(&Event::Replayed { operation: subject.operation });
+            let outcome = node.opened(subject.id, subject.operation_id, outcome);
+            RequestOutcome::Replayed(Replayed { outcome, stored: stored(node, record) })
+        }
+        // Only a record has an outcome to replay.
+        (Reply::InProgress | Reply::Replay(_), _) => {
+            refused(Refused::InProgress);
+            RequestOutcome::InProgress { retry_after: node.settings.retry_after }
+        }
+        (Reply::Unknown, found) => {
+            refused(Refused::Unknown);
+            node.reconcilers.queue_probe(subject.id, subject.operation);
+            let repeatable = matches!(found, Found::Record(record) if is_repeatable(node, record));
+            RequestOutcome::Unknown { repeatable }
+        }
+        (Reply::Mismatch, _) => {
+            refused(Refused::Mismatch);
+            RequestOutcome::Mismatch
+        }
+        (Reply::Expired, _) => {
+            refused(Refused::Expired);
+            RequestOutcome::Expired
+        }
+        (Reply::AttemptsExhausted, _) => {
+            refused(Refused::AttemptsExhausted);
+            RequestOutcome::AttemptsExhausted
+        }
+        (Reply::ClockNotTrusted, _) => {
+            refused(Refused::ClockNotTrusted);
+            let retry_after = node.time.retry_after(node.clock.uptime());
+            RequestOutcome::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
+        }
+        (Reply::Unreadable, _) => {
+            refused(Refused::Unreadable);
+            node.observe(&Event::Unreadable { operation_id: subject.operation_id });
+            RequestOutcome::Unreadable
+        }
+    }
+}
+
+/// Whether a retry can resolve a doubt about this record, at the latest possible time.
+pub(crate) fn is_repeatable(node: &Node, record: &Record) -> bool {
+    machine::may_repeat(record, node.now_at_the_latest())
+}
+
+/// The record's state and expiry.
+pub(crate) fn stored(node: &Node, record: &Record) -> Stored {
+    let expires_at = machine::expires_at(record, node.now_at_the_latest());
+    Stored { state: record.state_name(), expires_at }
+}
+
+/// Whether the cache may hold this record.
+pub(crate) fn is_kept(record: &Record) -> bool {
+    matches!(record.state(), State::Succeeded { .. } | State::FailedReplayable { .. })
+}
+
+/// Whether the effect of a record cannot have begun.
+pub(crate) fn has_not_begun(record: &Record) -> bool {
+    record.state_name() == StateName::Claimed
+}
