@@ -3,14 +3,14 @@
 //! An engine exists only after its store has answered.
 
 use crate::archive::Archive;
-use crate::background::reconcile::{Reconcile, Reconcilers};
 use crate::background::write_probe;
-use crate::background::{reconcile, sweep};
+use crate::background::{heartbeat, reconcile, sweep};
 use crate::call::claim::GIVE_BACK_AT_ONCE_MAX;
 use crate::call::engine::Engine;
 use crate::node::Node;
 use crate::node::cache::Cache;
 use crate::node::loss::LossWatch;
+use crate::node::reconcilers::{Reconcile, Reconcilers};
 use crate::node::renewer::Renewer;
 use crate::node::running::Running;
 use crate::node::writable::WriteWatch;
@@ -23,12 +23,11 @@ use crate::runtime::tasks::Tasks;
 use crate::sealing::KeyRing;
 use crate::secrets::{self, Configured, Terms};
 use crate::settings::Settings;
-use crate::time::{self, Heartbeat, TrustedTime};
+use crate::time::{Heartbeat, TrustedTime};
 use semel_core::id::CommandId;
 use semel_core::store::{self, Counting, Kind, Store};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -52,6 +51,13 @@ pub struct Builder {
     sealing: Option<KeyRing>,
     quotas: Quotas,
     archive: Option<Arc<dyn Archive>>,
+}
+
+impl Engine {
+    /// Builds an engine on `store`. Everything else has a default.
+    pub fn builder(store: Arc<dyn Store>) -> Builder {
+        Builder::new(store)
+    }
 }
 
 impl Builder {
@@ -207,7 +213,6 @@ impl Builder {
             writes: WriteWatch::default(),
             loss: LossWatch::default(),
             store_id: OnceCell::new(),
-            look_for_future_dates: AtomicBool::new(true),
             running: Arc::new(Running::default()),
             renewer,
             giving_back: Semaphore::new(GIVE_BACK_AT_ONCE_MAX),
@@ -240,7 +245,7 @@ impl Builder {
         }
         // If the caller drops this, no task is left: those that start before the last wait would go on.
         let is_accepted = write_probe::first(&node).await;
-        time::begin(&node).await;
+        heartbeat::begin(&node).await;
         write_probe::begin(&node, is_accepted);
         sweep::begin(&node);
         reconcile::begin(&node);

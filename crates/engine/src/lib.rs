@@ -63,14 +63,15 @@
 //! sends its effect, if it does anything slow before. One case remains: a process that is frozen between that check
 //! and the first byte. Only a system that compares [`Attempt::fence`] can refuse that effect.
 
-// The rooms, from the bottom to the top:
+// The rooms, from the bottom to the top. A room uses those below it, never those above.
 //
-// - `runtime`, `settings`, `archive`, `sealing`, `quota`, `memory`, `secrets`, `time`: what an engine is made of.
-// - `observe`: what it reports. `node`: the state that all of its parts share, and every call to the store.
-// - `background`: what no request asked for. `call`: from an intent to its answer.
-// - `operator`: what people do to records. `builder` puts everything together.
-//
-// A room uses those below it. Where it still does otherwise, `cargo xtask tidy` has it in a list.
+// - `runtime`, `settings`, `probe_entry`, `archive`, `quota`: they use no other room. `memory`, `sealing`, `secrets` and
+//   `time` use these.
+// - `observe`: what an engine reports.
+// - `node`: the state that all parts of an engine share, and every call to the store.
+// - `background`: what no request asked for.
+// - `call`: from an intent to its answer.
+// - `operator`: what people do to records. `builder`: puts everything together.
 
 pub mod archive;
 mod background;
@@ -88,23 +89,23 @@ pub mod secrets;
 mod settings;
 pub mod time;
 
-pub use background::reconcile::{Case, Finding, Reconcile};
-pub use background::sweep::SweepReport;
 pub use builder::{BuildError, Builder};
 pub use call::answer::{Answer, Error, GivenUp, Ran, Replayed, RequestOutcome, Stored};
 pub use call::attempt::{Attempt, LeaseError};
 pub use call::conduct::Ended;
 pub use call::engine::{Engine, ShutdownReport};
 pub use call::finishing::{Finishing, NotFinished};
+pub use call::found_record::FoundRecord;
 pub use call::intent::Intent;
 pub use call::lease::{Claimed, Lease};
 pub use call::refusal::{RecordedOutcome, Refusal, RefusalReason};
 pub use call::value::{Done, Failed, RunError, RunErrorReason};
 pub use call::{local, payload};
+pub use node::reconcilers::{Case, Finding, Reconcile};
 pub use node::store_id::StoreId;
 pub use node::writable::WriteRefusal;
-pub use observe::{Call, Event, Observer, Refused, Resolver, Unobserved};
-pub use operator::actions::{Erased, FoundRecord, OperatorError, REASON_BYTES_MAX};
+pub use observe::{Call, Event, Observer, Refused, Resolver, SweepReport, Unobserved};
+pub use operator::actions::{Erased, OperatorError, REASON_BYTES_MAX};
 pub use operator::caller_operation::CallerOperation;
 pub use operator::copy;
 pub use runtime::backoff;

@@ -8,10 +8,9 @@
 use crate::archive::Archived;
 use crate::background::sweep_pace::Pace;
 use crate::node::Node;
-use crate::observe::Event;
-use crate::operator::actions::REDATED;
+use crate::node::beat;
+use crate::observe::{Event, SweepReport};
 use crate::runtime::tasks::Closing;
-use crate::time;
 use futures_util::future::join_all;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Due};
@@ -19,7 +18,6 @@ use semel_core::record::{Record, StateName};
 use semel_core::store::{self, Change, Cursor, Filter, Item, Kind, Page, Written};
 use semel_core::time::Time;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// After this long without a probe, no node seems to have a reconciler for it.
@@ -33,6 +31,9 @@ const ROUNDS_LEFT_TO_ITS_NODE: u32 = 3;
 /// The history's reason for a tombstone with a later end.
 const EXTENDED: &str = "the clock was confirmed since; it is kept for its full length from then";
 
+/// The reason for correcting a record's dates.
+pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
+
 /// Which records a round handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SweepScope {
@@ -44,36 +45,6 @@ pub(crate) enum SweepScope {
 
 /// States whose dates may be in the future although the record is due.
 const UNSETTLED: [StateName; 3] = [StateName::Claimed, StateName::Processing, StateName::Unknown];
-
-/// The result of one sweep.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SweepReport {
-    /// How many records it looked at.
-    pub seen: u64,
-    /// Expired leases marked.
-    pub lapsed: u64,
-    /// Unknown outcomes with a date in the future, corrected.
-    pub redated: u64,
-    /// Tombstones from before a change of time, given a later end.
-    pub extended: u64,
-    /// Outcomes that became tombstones, or were removed if no tombstones are kept.
-    pub expired: u64,
-    /// Records removed.
-    pub purged: u64,
-    /// Unknown outcomes that are due for a probe.
-    pub to_probe: u64,
-    /// Records that cannot be read. They are unchanged.
-    pub unreadable: u64,
-    /// How long the longest overdue record was overdue. An unknown outcome without a reconciler on this node is not
-    /// counted: it waits for an operator.
-    pub lag: Duration,
-    /// Calls to the store that failed; their records are due again in the next round.
-    pub failed: u64,
-    /// The clock is not trusted enough to judge anything, and nothing was changed.
-    pub stopped: bool,
-    /// The store's time at the last query for due records.
-    pub at: Option<Time>,
-}
 
 /// Starts the sweeper, unless it is turned off.
 pub(crate) fn begin(node: &Arc<Node>) {
@@ -106,18 +77,18 @@ pub(crate) fn begin(node: &Arc<Node>) {
 /// Handles every due record within `scope` once.
 pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepReport, store::Error> {
     let mut swept = SweepReport::default();
-    time::catch_up(node).await?;
+    beat::catch_up(node).await?;
     let now = node.at(node.now());
     if !now.can_judge_leases() {
         swept.stopped = true;
         return Ok(swept);
     }
     let may_look = node.time.may_look_for_future_dates(node.clock.uptime());
-    if may_look && node.look_for_future_dates.swap(false, Ordering::AcqRel) {
+    if may_look && node.time.begin_look_for_future_dates() {
         let replaced_up_to = node.time.replaced_up_to();
         let all_settled = sweep_unsettled(node, &mut swept).await;
         if !matches!(all_settled, Ok(true)) {
-            node.look_for_future_dates.store(true, Ordering::Release);
+            node.time.look_for_future_dates();
         }
         match all_settled {
             Ok(true) => node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime()),

@@ -3,17 +3,17 @@
 //! A first claim needs one round trip: it is inserted without reading first. No attempt runs before its claim is known
 //! to be stored.
 
+use crate::call::admission;
 use crate::call::answer::Error;
 use crate::call::recognise::{self, Recognised};
 use crate::node::Node;
+use crate::node::beat;
 use crate::node::ownership::Ownership;
-use crate::observe::Event;
 use crate::quota::Permit;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::tasks::Closing;
 use crate::sealing::Seal;
 use crate::secrets;
-use crate::time;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Command, Decision, Expect, Found, Reply, Ticket, Write};
 use semel_core::policy::Class;
@@ -86,7 +86,7 @@ struct Claiming<'a> {
 
 /// Claims a recognised intent, or returns why it cannot be claimed.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
-    if let Err(error) = time::catch_up(node).await {
+    if let Err(error) = beat::catch_up(node).await {
         return Err(Unclaimed { error: error.into(), loose: Vec::new() });
     }
     let started_at = node.clock.uptime();
@@ -127,7 +127,7 @@ async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Resu
             return Ok(Some(claim));
         }
         // Again, because this answer may have shown that the clock can be trusted.
-        time::catch_up(node).await?;
+        beat::catch_up(node).await?;
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
         let mut stamp = node.stamp(reading.now, "");
         if let Some(who) = &recognised.intent.claimed_by {
@@ -205,14 +205,11 @@ async fn admit(
     if !needs_permit {
         return Ok(Admitted::Yes(None));
     }
-    match node.admit(command, &recognised.intent).await {
+    match admission::admit(node, command, &recognised.intent).await {
         Ok(permit) => Ok(Admitted::Yes(Some(permit))),
         Err(Error::Quota(_)) if !looked => Ok(Admitted::LookFirst),
         Err(error) => {
-            if let Error::Quota(_) = error {
-                let (operation, caller) = (&*command.operation, command.caller_hash);
-                node.observe(&Event::QuotaExceeded { operation, caller });
-            }
+            admission::report_refused(node, command, &error);
             Err(error)
         }
     }

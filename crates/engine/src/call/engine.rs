@@ -3,8 +3,7 @@
 //! How a call runs through the engine, and how the engine is shut down. [`machine`](semel_core::machine) decides what a
 //! state means.
 
-use crate::background::sweep::{self, SweepReport};
-use crate::builder::Builder;
+use crate::background::sweep;
 use crate::call::answer::{Answer, Error, GivenUp, RequestOutcome};
 use crate::call::attempt::Attempt;
 use crate::call::claim::{self, Claim};
@@ -14,9 +13,11 @@ use crate::call::recognise::Recognised;
 use crate::call::reply::{self, Subject};
 use crate::call::wait::{self, Waited, Waiter};
 use crate::node::Node;
+use crate::node::beat;
 use crate::node::running::RunningEntry;
+use crate::node::store_id::{self, StoreId};
 use crate::node::writable::WriteRefusal;
-use crate::observe::Call;
+use crate::observe::{Call, SweepReport};
 use crate::runtime::spans::span;
 use crate::runtime::tasks::Closing;
 use crate::settings::ClockSettings;
@@ -65,11 +66,6 @@ pub struct ShutdownReport {
 }
 
 impl Engine {
-    /// Builds an engine on `store`. Everything else has a default.
-    pub fn builder(store: Arc<dyn Store>) -> Builder {
-        Builder::new(store)
-    }
-
     /// Runs `work` once for `intent`.
     ///
     /// The first call runs `work` in a task of the engine: if the caller goes away, nothing is cancelled. The outcome
@@ -196,7 +192,7 @@ impl Engine {
         let confirming = time::confirm_clock(&*node.store, &*node.clock, who, why);
         let confirmed = node.bounded(Call::Beat, confirming).await?;
         // Apply it in the same way as all other nodes.
-        time::beat(node).await?;
+        beat::beat(node).await?;
         Ok(confirmed)
     }
 
@@ -225,6 +221,12 @@ impl Engine {
     /// The store that the engine works on.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.node.store
+    }
+
+    /// The ID of this engine's store. Read once from the store; a store without an ID gets one.
+    pub async fn store_id(&self) -> Result<StoreId, store::Error> {
+        let node = &self.node;
+        node.store_id.get_or_try_init(|| store_id::learn(node)).await.copied()
     }
 
     /// An outcome from the cache, which cannot have changed: it has not expired. A node that does not trust its clock

@@ -78,7 +78,7 @@ impl Recognised {
         if intent.seal == Seal::Required && node.sealing.is_none() {
             return Err(Error::NoSealingKey);
         }
-        let view = node.view()?;
+        let view = current_view(node)?;
         let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
         let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));
         let read = Read { policy, fingerprint, payload };
@@ -87,7 +87,7 @@ impl Recognised {
 
     /// The same intent under the current secrets.
     pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
-        Self::under(node.view()?, Arc::clone(&self.intent))
+        Self::under(current_view(node)?, Arc::clone(&self.intent))
     }
 
     fn under(view: View, intent: Arc<Intent>) -> Result<Self, Error> {
@@ -154,6 +154,14 @@ impl Ids {
     fn with<'a>(&self, payload: &'a dyn Payload) -> Command<'a> {
         Command { payload, ..Command::clone(&self.command) }
     }
+}
+
+/// The view of the hashing secret for one request. If the store has lost data, that is why there is none.
+fn current_view(node: &Node) -> Result<View, Error> {
+    node.secrets.view().map_err(|error| match node.loss.refusing(node.clock.uptime()) {
+        Some(refusal) => store::Error::new(refusal.kind, "reading the state of the hashing secret").into(),
+        None => Error::Secrets(error),
+    })
 }
 
 /// Where to look for and claim the record of a command. Needs the store only during a rotation of the hashing secret.

@@ -3,44 +3,44 @@
 //! Also what has to hold on to that state: the owner of an attempt, and the renewer of leases. Nothing here knows an
 //! intent or an answer.
 
+pub(crate) mod beat;
 pub(crate) mod cache;
 pub(crate) mod loss;
 pub(crate) mod ownership;
-pub(crate) mod probe_queue;
+mod probe_queue;
+pub(crate) mod reconcilers;
 pub(crate) mod renewer;
 pub(crate) mod running;
 pub(crate) mod store_id;
 pub(crate) mod writable;
 
 use crate::archive::Archive;
-use crate::background::reconcile::Reconcilers;
-use crate::call::intent::Intent;
 use crate::node::cache::Cache;
 use crate::node::loss::LossWatch;
 use crate::node::ownership::Ownership;
+use crate::node::reconcilers::Reconcilers;
 use crate::node::renewer::Renewer;
 use crate::node::running::Running;
 use crate::node::store_id::StoreId;
 use crate::node::writable::{StatusChange, WriteSubject, WriteWatch};
 use crate::observe::{Call, Event, Observer};
-use crate::quota::{Denied, Keepers, Permit};
+use crate::quota::Keepers;
 use crate::runtime::clock::{Clock, within};
 use crate::runtime::random::Random;
 use crate::runtime::spawn::Spawn;
 use crate::runtime::tasks::Tasks;
 use crate::sealing::{KeyRing, Seal};
-use crate::secrets::{Secrets, View};
+use crate::secrets::Secrets;
 use crate::settings::Settings;
 use crate::time::{ClockChange, Heartbeat, TrustedTime};
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::{Command, Stamp, Verdict};
+use semel_core::machine::{Stamp, Verdict};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::record::{Record, StateName, Token};
-use semel_core::store::{self, Change, Cursor, Filter, Item, Kind, Page, Reading, Store, Written};
+use semel_core::store::{self, Change, Count, Cursor, Filter, Item, Kind, Page, Reading, Store, Written};
 use semel_core::time::{Now, Time};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -65,8 +65,6 @@ pub(crate) struct Node {
     pub(crate) loss: LossWatch,
     /// The store's ID, after the first query.
     pub(crate) store_id: OnceCell<StoreId>,
-    /// Whether to look for records with dates in the future.
-    pub(crate) look_for_future_dates: AtomicBool,
     pub(crate) running: Arc<Running>,
     pub(crate) renewer: Renewer,
     /// Limits concurrent searches for claims whose fate is not known.
@@ -111,24 +109,13 @@ impl Node {
     /// The status of the clock has changed.
     pub(crate) fn clock_changed(&self, change: ClockChange) {
         if matches!(change, ClockChange::Plausible | ClockChange::Confirmed | ClockChange::Followed { .. }) {
-            self.look_for_future_dates.store(true, Ordering::Release);
+            self.time.look_for_future_dates();
         }
         self.observe(&Event::Clock(change));
     }
 
     pub(crate) fn stamp<'a>(&'a self, now: Time, why: &'a str) -> Stamp<'a> {
         Stamp::new(self.at(now), &self.name, why)
-    }
-
-    /// The view of the hashing secret for one request. If the store has lost data, that is why there is none.
-    pub(crate) fn view(&self) -> Result<View, crate::Error> {
-        self.secrets.view().map_err(|error| match self.loss.refusing(self.clock.uptime()) {
-            Some(refusal) => crate::Error::Store(store::Error::new(
-                refusal.kind,
-                "reading the state of the hashing secret",
-            )),
-            None => crate::Error::Secrets(error),
-        })
     }
 
     pub(crate) fn fresh_token(&self) -> Token {
@@ -180,20 +167,10 @@ impl Node {
         })
     }
 
-    /// Asks the quotas for a permit for a new key.
-    pub(crate) async fn admit(&self, command: &Command<'_>, intent: &Intent) -> Result<Permit, crate::Error> {
-        let now = self.clock.uptime();
-        let count = |what, at_most| -> store::Pending<'_, u64> {
-            let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| &mut counted.now);
-            Box::pin(async move { counting.await.map(|counted| counted.count) })
-        };
-        let Intent { address, rates, measure, .. } = intent;
-        let keeper = self.quota.of(*measure);
-        let admitted = keeper.admit_with(&count, rates.as_ref(), command.caller_hash, *address, now).await;
-        admitted.map_err(|denied| match denied {
-            Denied::Exceeded(exceeded) => crate::Error::Quota(exceeded),
-            Denied::Store(error) => crate::Error::Store(error),
-        })
+    /// How many records there are of `what`, if not more than `at_most`.
+    pub(crate) async fn count(&self, what: Count, at_most: u64) -> Result<u64, store::Error> {
+        let counting = self.ask(Call::Count, self.store.count(what, at_most), |counted| &mut counted.now);
+        counting.await.map(|counted| counted.count)
     }
 
     pub(crate) async fn get(&self, id: CommandId) -> Result<Reading, store::Error> {

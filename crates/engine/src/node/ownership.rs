@@ -4,10 +4,10 @@
 //! decide again. Every write is a transition of [`machine`].
 
 use crate::node::Node;
+use crate::node::beat;
 use crate::observe::Event;
 use crate::runtime::backoff::Backoff;
 use crate::sealing::Seal;
-use crate::time;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
 use semel_core::machine::{self, Expect, Refusal, Write};
@@ -311,7 +311,7 @@ impl Ownership {
             return Ok(record);
         }
         // If this fails, an ending is still stored, but nothing may be sent.
-        drop(time::catch_up(&self.node).await);
+        drop(beat::catch_up(&self.node).await);
         let started_at = self.node.clock.uptime();
         let mut now = self.node.now();
         let mut shown: Option<Reading> = None;

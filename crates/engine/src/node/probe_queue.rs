@@ -3,7 +3,7 @@
 //! One queue per reconciler, and limits on concurrent probes per reconciler and in total. A record is never probed
 //! twice at the same time, and a reconciler that never answers does not block others.
 
-use crate::background::reconcile::Reconcile;
+use super::reconcilers::Reconcile;
 use crate::settings::Probe;
 use semel_core::id::CommandId;
 use std::collections::{BTreeSet, VecDeque};
@@ -96,7 +96,7 @@ impl ProbeQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::background::reconcile::{Case, Finding};
+    use crate::node::reconcilers::{Case, Finding};
 
     fn new_reconciler() -> Arc<dyn Reconcile> {
         Arc::new(|_: Case| std::future::ready(Finding::NoAnswer))

@@ -3,7 +3,6 @@
 //! A random value in the store's settings, which shows whether two connections lead to the same store. A host name
 //! could not show that.
 
-use crate::call::engine::Engine;
 use crate::node::Node;
 use semel_core::store::{self, Kind, Setting};
 use std::fmt;
@@ -41,15 +40,8 @@ impl fmt::Debug for StoreId {
     }
 }
 
-impl Engine {
-    /// The ID of this engine's store. Read once from the store; a store without an ID gets one.
-    pub async fn store_id(&self) -> Result<StoreId, store::Error> {
-        let node = &self.node;
-        node.store_id.get_or_try_init(|| learn(node)).await.copied()
-    }
-}
-
-async fn learn(node: &Node) -> Result<StoreId, store::Error> {
+/// The ID of the node's store, which gets one if it has none.
+pub(crate) async fn learn(node: &Node) -> Result<StoreId, store::Error> {
     // Reading needs no lock, so it works while the caller has an open transaction on the store's file.
     let settings = node.within(node.settings.store_timeout, node.store.settings()).await;
     if let Some(Ok(settings)) = settings

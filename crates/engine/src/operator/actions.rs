@@ -2,16 +2,19 @@
 //!
 //! The machine's verdicts, stored with who gave them and why. What the machine refuses is refused to operators too.
 
+use crate::background::sweep::REDATED;
 use crate::call::engine::Engine;
+use crate::call::found_record::FoundRecord;
 use crate::observe::{Event, Resolver};
 use crate::secrets;
-use semel_core::id::{CommandId, KeyHash, OperationId};
+use semel_core::id::{KeyHash, OperationId};
 use semel_core::key::Key;
 use semel_core::machine::{self, Erasure, Landing, Refusal, Stamp, Verdict, Write};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 use semel_core::store::{self, Kind, Remnants, Written};
 use semel_core::time::Now;
+
 use std::fmt;
 
 /// How often an operator's write is recomputed after a conflict.
@@ -19,20 +22,6 @@ const ROUNDS_MAX: usize = 16;
 
 /// The longest reason of an operator that a record's history stores completely.
 pub const REASON_BYTES_MAX: usize = 256;
-
-/// The reason for correcting a record's dates.
-pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
-
-/// A record that was looked up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundRecord {
-    /// Its command ID.
-    pub id: CommandId,
-    /// The record.
-    pub record: Record,
-    /// The engine's current time, and how far it is trusted.
-    pub now: Now,
-}
 
 /// The result of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]

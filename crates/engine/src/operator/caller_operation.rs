@@ -3,7 +3,8 @@
 //! It reveals nothing about records of other callers, not even that they exist.
 
 use crate::call::engine::Engine;
-use crate::operator::actions::{FoundRecord, OperatorError};
+use crate::call::found_record::FoundRecord;
+use crate::operator::actions::OperatorError;
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::key::Key;
 use semel_core::machine;

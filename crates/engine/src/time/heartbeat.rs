@@ -1,27 +1,18 @@
 //! The heartbeat: writes a node's time into the store.
 //!
-//! It also reads what others wrote, stores an operator's confirmation of the clock, and shows whether the store accepts
-//! settings. The time of an untrusted clock is never written, nor that of a node that still watches whether another one
-//! uses another time.
+//! It also reads what others wrote, and stores an operator's confirmation of the clock. The time of an untrusted clock is
+//! never written, nor that of a node that still watches whether another one uses another time. When to beat, and what a
+//! failure says about the store, is decided by its callers.
 
 use super::mark::{self, AfterWrite, Beat, Confirmed, Contradiction, Mark, Stored};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
-use crate::node::Node;
-use crate::node::writable::WriteSubject;
-use crate::observe::{Call, Event};
 use crate::runtime::clock::Clock;
-use crate::runtime::tasks::Closing;
 use crate::settings::ClockSettings;
 use semel_core::id::CommandId;
-use semel_core::store::{Error, Kind, Store};
+use semel_core::store::{Error, Store};
 use semel_core::time::Time;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// How soon a failed heartbeat is retried, if that is sooner than the next one, so that the status of the store is
-/// current.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// This node's knowledge of the mark.
 pub(crate) struct Heartbeat {
@@ -33,8 +24,8 @@ pub(crate) struct Heartbeat {
     confirmations: Mutex<u64>,
     /// The contradiction that this node has seen last.
     contradiction: Mutex<Option<Contradiction>>,
-    /// The uptime of the last [catch-up](catch_up). Only one runs at a time.
-    caught_up: tokio::sync::Mutex<Duration>,
+    /// The uptime of the last [catch-up](crate::node::beat::catch_up). Only one runs at a time.
+    pub(crate) caught_up: tokio::sync::Mutex<Duration>,
 }
 
 impl Heartbeat {
@@ -83,180 +74,122 @@ impl Heartbeat {
     }
 }
 
-/// Starts the heartbeat with a first beat now, so that even a short process leaves a mark.
-pub(crate) async fn begin(node: &Arc<Node>) {
-    // A failed call has its own event; the next beat tries again.
-    let mut last = beat(node).await.is_ok();
-    node.check_store().await;
-    let beating = Arc::clone(node);
-    node.spawn.spawn(Box::pin(async move {
-        let node = beating;
-        loop {
-            tokio::select! {
-                biased;
-                () = node.tasks.closed(Closing::Draining) => return,
-                () = node.clock.sleep(pause(&node, last)) => {}
+/// What one exchange of the time needs.
+pub(crate) struct TimeExchange<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) time: &'a TrustedTime,
+    pub(crate) heartbeat: &'a Heartbeat,
+    pub(crate) settings: &'a ClockSettings,
+    /// Gets every change of the clock's status.
+    pub(crate) report: &'a (dyn Fn(ClockChange) + Sync),
+}
+
+impl TimeExchange<'_> {
+    /// Returns whether anything was written: not by a node that does not trust its clock, or still watches the mark.
+    pub(crate) async fn run(&self, shown: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
+        let heartbeat = self.heartbeat;
+        let mut known = heartbeat.stored().mark().ok().flatten();
+        let boot = self.clock.boot();
+        // A node that may not write has to read: the last known mark is not current.
+        let stored = if self.time.steady_since().is_err() || self.time.is_watching() {
+            mark::read(self.store).await?
+        } else {
+            heartbeat.stored()
+        };
+        let written = mark::write(self.store, stored, |stored| {
+            let mark = stored.unwrap_or(None);
+            if let Some(mark) = &mark
+                && known.as_ref() != Some(mark)
+            {
+                self.notice(mark, known.as_ref(), shown, asked, received);
+                known = Some(mark.clone());
             }
-            tokio::select! {
-                biased;
-                () = node.tasks.closed(Closing::Draining) => return,
-                beat = beat(&node) => last = beat.is_ok(),
+            if let (Some(report), Some(mark)) = (self.time.contradiction(), &mark) {
+                return Ok(mark.contradicted(report, &heartbeat.run, boot.as_deref()));
             }
-            node.check_store().await;
+            let Ok(steady_since) = self.time.steady_since() else { return Ok(None) };
+            if !self.time.may_write(asked) {
+                return Ok(None);
+            }
+            let uptime = self.clock.uptime();
+            let now = self.time.earliest(uptime).at;
+            let shown = shown + uptime.saturating_sub(received);
+            let beat = Beat { now, shown, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
+            Ok(Some(Mark::after(mark.as_ref(), &beat)))
+        });
+        let AfterWrite { stored, is_written } = written.await?;
+        *heartbeat.read_at() = asked;
+        // Also what a conflict has shown: it was noticed, and the next change comes after it.
+        heartbeat.learn(stored);
+        if is_written {
+            self.time.end_watch();
         }
-    }));
-}
-
-fn pause(node: &Node, is_beaten: bool) -> Duration {
-    let heartbeat = node.settings.clock.heartbeat;
-    if is_beaten { heartbeat } else { heartbeat.min(AGAIN_AFTER) }
-}
-
-/// Updates the clock watch, writes the time, and reads what others wrote.
-pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
-    let asked = node.clock.uptime();
-    let (shown, received) = node.clock_time().await.inspect_err(|_| node.time.missed_read())?;
-    let beaten = node.bounded(Call::Beat, beat_at(node, shown, asked, received)).await;
-    match &beaten {
-        Ok(true) => node.wrote(WriteSubject::Setting, received, Ok(())),
-        Ok(false) => {}
-        Err(error) => {
-            node.time.missed_read();
-            node.wrote(WriteSubject::Setting, received, Err(error));
-        }
+        self.time.beaten(asked);
+        Ok(is_written)
     }
-    beaten.map(drop)
-}
 
-/// Reads what others wrote about the time, if the last heartbeat is too old: the process was suspended, or the store
-/// was unreachable. Await this before anything is dated.
-///
-/// One waiter reads for all of them, and all of them fail with it: who claims without a current time may send nothing, and
-/// may be unable to give the claim back.
-pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
-    let started_at = node.clock.uptime();
-    if !node.time.has_to_catch_up(started_at) {
-        return Ok(());
-    }
-    let late = || Error::new(Kind::Unavailable, "waiting to read the time of other nodes");
-    let asking = async {
-        let mut tried_at = node.heartbeat.caught_up.lock().await;
-        if !node.time.has_to_catch_up(node.clock.uptime()) {
-            return Ok(());
-        }
-        if *tried_at >= started_at {
-            return Err(late());
-        }
-        let caught_up = beat(node).await;
-        *tried_at = node.clock.uptime();
-        caught_up
-    };
-    // A request waits for this. The next one tries again.
-    node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(|| Err(late()))
-}
-
-/// Returns whether anything was written: not by a node that does not trust its clock, or still watches the mark.
-async fn beat_at(node: &Node, shown: Time, asked: Duration, received: Duration) -> Result<bool, Error> {
-    let heartbeat = &node.heartbeat;
-    let mut known = heartbeat.stored().mark().ok().flatten();
-    let boot = node.clock.boot();
-    // A node that may not write has to read: the last known mark is not current.
-    let stored = if node.time.steady_since().is_err() || node.time.is_watching() {
-        mark::read(&*node.store).await?
-    } else {
-        heartbeat.stored()
-    };
-    let written = mark::write(&*node.store, stored, |stored| {
-        let mark = stored.unwrap_or(None);
-        if let Some(mark) = &mark
-            && known.as_ref() != Some(mark)
+    /// Another node wrote `mark` since this node read `known`.
+    fn notice(&self, mark: &Mark, known: Option<&Mark>, shown: Time, asked: Duration, received: Duration) {
+        let settings = self.settings;
+        if self.heartbeat.has_unseen_contradiction(mark)
+            && self.time.steady_since().is_ok()
+            && let Some(up_to) = mark.contradicted_up_to()
         {
-            notice(node, mark, known.as_ref(), shown, asked, received);
-            known = Some(mark.clone());
+            self.time.expect_dates_of_another(up_to, received);
+            self.time.look_for_future_dates();
         }
-        if let (Some(report), Some(mark)) = (node.time.contradiction(), &mark) {
-            return Ok(mark.contradicted(report, &heartbeat.run, boot.as_deref()));
-        }
-        let Ok(steady_since) = node.time.steady_since() else { return Ok(None) };
-        if !node.time.may_write(asked) {
-            return Ok(None);
-        }
-        let uptime = node.clock.uptime();
-        let now = node.time.earliest(uptime).at;
-        let shown = shown + uptime.saturating_sub(received);
-        let beat = Beat { now, shown, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
-        Ok(Some(Mark::after(mark.as_ref(), &beat)))
-    });
-    let AfterWrite { stored, is_written } = written.await?;
-    *heartbeat.read_at() = asked;
-    // Also what a conflict has shown: it was noticed, and the next change comes after it.
-    heartbeat.learn(stored);
-    if is_written {
-        node.time.end_watch();
-    }
-    node.time.beaten(asked);
-    Ok(is_written)
-}
-
-/// Another node wrote `mark` since this node read `known`.
-fn notice(node: &Node, mark: &Mark, known: Option<&Mark>, shown: Time, asked: Duration, received: Duration) {
-    let clock = &node.settings.clock;
-    if node.heartbeat.has_unseen_contradiction(mark)
-        && node.time.steady_since().is_ok()
-        && let Some(up_to) = mark.contradicted_up_to()
-    {
-        node.time.expect_dates_of_another(up_to, received);
-        node.look_for_future_dates.store(true, Ordering::Release);
-    }
-    let is_confirmed = known.map(Mark::confirmations) != Some(mark.confirmations());
-    if node.time.is_watching() && known.is_some() && !is_confirmed {
-        let is_moved = known.is_some_and(|known| !mark.has_time_of(known));
-        if mark.node == node.heartbeat.run {
-            // This node's own write, whose answer was lost.
-            node.time.end_watch();
-        } else if is_moved {
-            let before = *node.heartbeat.read_at();
-            if let Some(change) = node.time.watched(mark, before, received) {
-                node.clock_changed(change);
+        let is_confirmed = known.map(Mark::confirmations) != Some(mark.confirmations());
+        if self.time.is_watching() && known.is_some() && !is_confirmed {
+            let is_moved = known.is_some_and(|known| !mark.has_time_of(known));
+            if mark.node == self.heartbeat.run {
+                // This node's own write, whose answer was lost.
+                self.time.end_watch();
+            } else if is_moved {
+                let before = *self.heartbeat.read_at();
+                if let Some(change) = self.time.watched(mark, before, received) {
+                    (self.report)(change);
+                }
             }
+            return;
         }
-        return;
-    }
-    if node.time.is_starting() {
-        // This confirmation is older than this node's start.
-        node.heartbeat.unseen_confirmation(mark);
-        let boot = node.clock.boot();
-        if let Some(change) = node.time.start_again(boot.as_deref(), mark, (shown, asked, received)) {
-            node.clock_changed(change);
+        if self.time.is_starting() {
+            // This confirmation is older than this node's start.
+            self.heartbeat.unseen_confirmation(mark);
+            let boot = self.clock.boot();
+            if let Some(change) = self.time.start_again(boot.as_deref(), mark, (shown, asked, received)) {
+                (self.report)(change);
+            }
+            return;
         }
-        return;
-    }
-    if let Some(confirmed) = node.heartbeat.unseen_confirmation(mark) {
-        // Between this node's last read and this answer.
-        let from = *node.heartbeat.read_at();
-        let (at, before) = (confirmed.at(), mark.replaced_up_to());
-        let reference = Reference { at, from, to: node.clock.uptime(), before };
-        node.clock_changed(node.time.follow_confirmation(reference, shown, asked, received));
-        return;
-    }
-    if node.time.steady_since().is_err() {
-        // It has no time of its own that could differ.
-        if known.is_some_and(|known| !mark.has_time_of(known)) {
-            node.time.measure_contradiction(mark, received);
+        if let Some(confirmed) = self.heartbeat.unseen_confirmation(mark) {
+            // Between this node's last read and this answer.
+            let from = *self.heartbeat.read_at();
+            let (at, before) = (confirmed.at(), mark.replaced_up_to());
+            let reference = Reference { at, from, to: self.clock.uptime(), before };
+            (self.report)(self.time.follow_confirmation(reference, shown, asked, received));
+            return;
         }
-        return;
-    }
-    if mark.node == node.heartbeat.run {
-        // This node's own confirmation, whose answer was lost.
-        return;
-    }
-    let now = node.time.earliest(received).at;
-    let is_behind = mark.now() + clock.peers_seen_within() + clock.skew < now;
-    let is_ahead = mark.now() > now + clock.skew + received.saturating_sub(asked) + Duration::from_secs(1);
-    if is_behind || is_ahead {
-        node.time.disagree(received);
-        let by = i128::from(mark.now().as_millis()) - i128::from(now.as_millis());
-        node.observe(&Event::Clock(ClockChange::Disagrees { by_ms: clamped(by) }));
+        if self.time.steady_since().is_err() {
+            // It has no time of its own that could differ.
+            if known.is_some_and(|known| !mark.has_time_of(known)) {
+                self.time.measure_contradiction(mark, received);
+            }
+            return;
+        }
+        if mark.node == self.heartbeat.run {
+            // This node's own confirmation, whose answer was lost.
+            return;
+        }
+        let now = self.time.earliest(received).at;
+        let is_behind = mark.now() + settings.peers_seen_within() + settings.skew < now;
+        let is_ahead =
+            mark.now() > now + settings.skew + received.saturating_sub(asked) + Duration::from_secs(1);
+        if is_behind || is_ahead {
+            self.time.disagree(received);
+            let by = i128::from(mark.now().as_millis()) - i128::from(now.as_millis());
+            (self.report)(ClockChange::Disagrees { by_ms: clamped(by) });
+        }
     }
 }
 

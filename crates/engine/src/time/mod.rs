@@ -19,7 +19,7 @@ mod start;
 mod watch;
 
 pub use compare::{ClockComparison, NodesClock, compare_clocks, confirm_clock_of_nodes};
-pub(crate) use heartbeat::{Heartbeat, beat, begin, catch_up};
+pub(crate) use heartbeat::{Heartbeat, TimeExchange};
 pub use heartbeat::{confirm_clock, examine_clock};
 pub use start::Distrust;
 
@@ -29,6 +29,7 @@ pub(crate) use mark::{Mark, NAME as MARK, carried_over};
 use newcomer::Watch;
 use semel_core::time::{Now, Time, Trust};
 use span::millis;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use watch::{ClockWatch, WatchEvent};
@@ -178,6 +179,8 @@ struct State {
 pub(crate) struct TrustedTime {
     settings: ClockSettings,
     state: Mutex<State>,
+    /// Whether to look for records with dates in the future.
+    looks_for_future_dates: AtomicBool,
 }
 
 impl TrustedTime {
@@ -189,7 +192,7 @@ impl TrustedTime {
         (shown, asked, received): (Time, Duration, Duration),
     ) -> (Self, Option<ClockChange>) {
         let (state, change) = State::start(&settings, boot, remembered, (shown, asked, received));
-        (Self { settings, state: Mutex::new(state) }, change)
+        (Self { settings, state: Mutex::new(state), looks_for_future_dates: AtomicBool::new(true) }, change)
     }
 
     /// Whether a node that trusts its clock has not made its first heartbeat yet.
@@ -214,6 +217,16 @@ impl TrustedTime {
         let (again, change) = State::start(&self.settings, boot, Ok(Some(mark.clone())), answer);
         *self.state() = again;
         change
+    }
+
+    /// There may be records with dates in the future.
+    pub(crate) fn look_for_future_dates(&self) {
+        self.looks_for_future_dates.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody has to look for records with dates in the future. If so, that counts as begun.
+    pub(crate) fn begin_look_for_future_dates(&self) -> bool {
+        self.looks_for_future_dates.swap(false, Ordering::AcqRel)
     }
 
     /// Whether all dates in the future that are known of have been written.

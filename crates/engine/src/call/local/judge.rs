@@ -1,12 +1,13 @@
 //! What a local command does, given what is in the database.
 
 use super::{Local, LocalCommand};
+use crate::call::admission;
 use crate::call::answer::{Answer, Error};
 use crate::call::reply::{self, Subject};
 use crate::call::wait;
-use crate::observe::{Call, Event};
+use crate::node::beat;
+use crate::observe::Call;
 use crate::quota::Permit;
-use crate::time;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{
     self, Begin, Command, Decision, Expect, Reply, Route, Stage, Ticket, Unchanged, Write,
@@ -111,7 +112,7 @@ impl LocalCommand {
     pub async fn judge(&mut self, look: LocalLook) -> Result<LocalJudgement, Error> {
         let LocalLook { has_lock, mut arbiter, moved_to, asked } = look;
         self.node.date(&mut arbiter.now, asked);
-        time::catch_up(&self.node).await?;
+        beat::catch_up(&self.node).await?;
         let now = arbiter.now;
         let moved_to = moved_to.map_or_else(|| Reading::nothing(now), |reading| Reading { now, ..reading });
         let commands = self.recognised.commands();
@@ -185,13 +186,10 @@ impl LocalCommand {
         }
         let permit = match claim.expect {
             Expect::Unchanged(_) => None,
-            Expect::Absent => match self.node.admit(command, &self.recognised.intent).await {
+            Expect::Absent => match admission::admit(&self.node, command, &self.recognised.intent).await {
                 Ok(permit) => Some(permit),
                 Err(error) => {
-                    if let Error::Quota(_) = error {
-                        let (operation, caller) = (&*command.operation, command.caller_hash);
-                        self.node.observe(&Event::QuotaExceeded { operation, caller });
-                    }
+                    admission::report_refused(&self.node, command, &error);
                     return Err(error);
                 }
             },

@@ -25,13 +25,13 @@ use crate::call::recognise::Recognised;
 use crate::call::reply::{self, Subject};
 use crate::call::wait::{self, Waited, Waiter};
 use crate::node::Node;
+use crate::node::beat;
 use crate::node::running::{Progress, RunningEntry};
 use crate::observe::Event;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::spans::span;
 use crate::runtime::tasks::Closing;
 use crate::secrets::View;
-use crate::time;
 use handover::JoinedHandover;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Found, Reply};
@@ -197,7 +197,7 @@ impl Engine {
         };
         running_entry.show(Progress::Transaction);
         drop(command);
-        time::catch_up(node).await?;
+        beat::catch_up(node).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
         Ok(Entered::Mine(LocalCommand {

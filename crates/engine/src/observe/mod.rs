@@ -3,6 +3,10 @@
 //! For metrics, logs and alarms. Events contain no raw key and no body, and the engine's behaviour does not depend on
 //! them.
 
+mod sweep_report;
+
+pub use sweep_report::SweepReport;
+
 use crate::time::ClockChange;
 use semel_core::id::{CallerHash, OperationId};
 use semel_core::record::StateName;
@@ -235,7 +239,7 @@ pub enum Event<'a> {
         lag: Duration,
     },
     /// The sweeper has finished a round.
-    Swept(&'a crate::background::sweep::SweepReport),
+    Swept(&'a SweepReport),
     /// The status of the store's clock has changed.
     Clock(ClockChange),
     /// The store refuses writes, or refuses them for another reason than before. Alarm.
