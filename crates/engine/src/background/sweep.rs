@@ -25,7 +25,7 @@ const NOBODY_ASKED: Duration = Duration::from_mins(10);
 /// How long such a record is then set aside.
 const SET_ASIDE: Duration = Duration::from_hours(1);
 
-/// For how many rounds a due record is left to the node whose share it is in.
+/// For how many rounds a due record is left to the node whose work share it is in.
 const ROUNDS_LEFT_TO_ITS_NODE: u32 = 3;
 
 /// The history's reason for a tombstone with a later end.
@@ -37,8 +37,8 @@ pub(crate) const REDATED: &str = "a wrong clock had dated it ahead";
 /// Which records a round handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SweepScope {
-    /// This node's share of expiry and removal, and everything else.
-    Share,
+    /// This node's work share of expiry and removal, and everything else.
+    WorkShare,
     /// Everything that is due.
     All,
 }
@@ -63,7 +63,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                swept = sweep(&node, SweepScope::Share) => {
+                swept = sweep(&node, SweepScope::WorkShare) => {
                     // Every failed call has its own event.
                     if let Ok(swept) = swept {
                         node.observe(&Event::Swept(&swept));
@@ -115,8 +115,8 @@ async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport)
         // A clock that is not trusted reports too much as due.
         let until = (*began_at.get_or_insert(page.now)).min(page.now);
         let is_later = last.is_some_and(|due_at| due_at > until);
-        if scope == SweepScope::Share {
-            keep_share(node, &mut page);
+        if scope == SweepScope::WorkShare {
+            keep_work_share(node, &mut page);
         }
         let lag = chunk(node, &page, swept).await;
         let Some(next) = page.next.filter(|_| !is_later) else { return Ok(()) };
@@ -127,7 +127,7 @@ async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport)
 
 /// Removes what this node leaves to others for now. If all nodes are behind, a record that is overdue by no more than
 /// this node's own is left to its node: otherwise, all of them would work on the same records.
-fn keep_share(node: &Node, page: &mut Page) {
+fn keep_work_share(node: &Node, page: &mut Page) {
     let now = page.now;
     let overdue = |item: &Item| {
         let is_shared = |record: &&Record| {
@@ -136,11 +136,12 @@ fn keep_share(node: &Node, page: &mut Page) {
         let record = item.record().filter(is_shared)?;
         Some(record.due_at().map_or(Duration::MAX, |due_at| now.since(due_at)))
     };
-    let share = node.secrets.share();
-    let own = page.items.iter().filter(|item| share.has(item.id)).filter_map(overdue).max();
+    let work_share = node.secrets.work_share();
+    let own = page.items.iter().filter(|item| work_share.has(item.id)).filter_map(overdue).max();
     let left_until =
         own.unwrap_or_default().saturating_add(node.settings.sweep.every * ROUNDS_LEFT_TO_ITS_NODE);
-    page.items.retain(|item| share.has(item.id) || overdue(item).is_none_or(|overdue| overdue >= left_until));
+    page.items
+        .retain(|item| work_share.has(item.id) || overdue(item).is_none_or(|overdue| overdue >= left_until));
 }
 
 /// Handles every unresolved record: one that a wrong clock dated in the future is due long before the store reports

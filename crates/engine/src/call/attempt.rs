@@ -2,7 +2,7 @@
 //!
 //! Its IDs, its fence, and the check before the effect is sent. Only the work itself can end it, and only once.
 
-use crate::node::ownership::{Ownership, Unwritten};
+use crate::node::ownership::{Ownership, WriteError};
 use semel_core::id::OperationId;
 use semel_core::policy::Class;
 use semel_core::scope::{EventId, NameError};
@@ -50,10 +50,10 @@ impl Attempt {
     /// Starts the effect of an intent that was [reserved](crate::Intent::reserved): this is stored before the call
     /// returns. On an error, send nothing and end the attempt as not applied.
     pub async fn start(&self) -> Result<(), LeaseError> {
-        self.ownership.start().await.map_err(|unwritten| match unwritten {
-            Unwritten::Refused(_) => LeaseError::Lost,
-            Unwritten::Store(error) => LeaseError::Store(error),
-            Unwritten::Clock => LeaseError::ClockNotTrusted,
+        self.ownership.start().await.map_err(|error| match error {
+            WriteError::Refused(_) => LeaseError::Lost,
+            WriteError::Store(error) => LeaseError::Store(error),
+            WriteError::Clock => LeaseError::ClockNotTrusted,
         })?;
         self.ownership.begin_deadline();
         self.check()

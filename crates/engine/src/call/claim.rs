@@ -5,7 +5,7 @@
 
 use crate::call::admission;
 use crate::call::answer::Error;
-use crate::call::recognise::{self, Recognised};
+use crate::call::recognise::{self, RecognisedIntent};
 use crate::node::Node;
 use crate::node::beat;
 use crate::node::ownership::Ownership;
@@ -42,12 +42,18 @@ const ROUNDS_MAX: usize = 32;
 pub(crate) enum Claim {
     /// This node owns the attempt.
     Owned(Ownership),
-    /// Nothing to run: the entry under that ID, which the machine has judged.
-    Judged(CommandId, Reading),
+    /// Nothing to run: the machine has judged this entry.
+    Judged(FoundEntry),
     /// The owner was gone and the effect in doubt: the record under that ID is now `UNKNOWN`.
     MarkedUnknown(CommandId),
     /// It was claimed too late to begin. Nothing was sent; it has to be [abandoned](Ownership::abandon).
     Lapsed(Ownership),
+}
+
+/// What the store has under the ID of a command.
+pub(crate) struct FoundEntry {
+    pub(crate) id: CommandId,
+    pub(crate) reading: Reading,
 }
 
 /// The reason for giving back a late claim.
@@ -61,10 +67,10 @@ pub(crate) struct LostClaim {
 }
 
 /// Why the claim failed.
-pub(crate) struct Unclaimed {
+pub(crate) struct ClaimError {
     pub(crate) error: Error,
     /// Claims that may still be in the store, or arrive there later.
-    pub(crate) loose: Vec<LostClaim>,
+    pub(crate) lost_claims: Vec<LostClaim>,
 }
 
 /// The result of a try that did not decide.
@@ -79,22 +85,23 @@ enum Retry {
 #[derive(Clone, Copy)]
 struct Claiming<'a> {
     node: &'a Arc<Node>,
-    recognised: &'a Recognised,
+    recognised: &'a RecognisedIntent,
     /// The uptime before all claims were dated.
     started_at: Duration,
 }
 
 /// Claims a recognised intent, or returns why it cannot be claimed.
-pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<Claim, Unclaimed> {
+pub(crate) async fn claim(node: &Arc<Node>, recognised: &RecognisedIntent) -> Result<Claim, ClaimError> {
     if let Err(error) = beat::catch_up(node).await {
-        return Err(Unclaimed { error: error.into(), loose: Vec::new() });
+        return Err(ClaimError { error: error.into(), lost_claims: Vec::new() });
     }
     let started_at = node.clock.uptime();
     let mut recognised = recognised.clone();
-    let mut loose = Vec::new();
+    let mut lost_claims = Vec::new();
     for _ in 0..ROUNDS_MAX {
         let again =
-            match claim_at_location(Claiming { node, recognised: &recognised, started_at }, &mut loose).await
+            match claim_at_location(Claiming { node, recognised: &recognised, started_at }, &mut lost_claims)
+                .await
             {
                 Ok(Some(claim)) => return Ok(claim),
                 Ok(None) => recognised.again(node),
@@ -103,17 +110,20 @@ pub(crate) async fn claim(node: &Arc<Node>, recognised: &Recognised) -> Result<C
         match again {
             Ok(again) => recognised = again,
             // If a claim may be in the store, the error must not say that the store was never reached.
-            Err(error) if !loose.is_empty() => {
-                return Err(Unclaimed { error: error.after_another(), loose });
+            Err(error) if !lost_claims.is_empty() => {
+                return Err(ClaimError { error: error.after_another(), lost_claims });
             }
-            Err(error) => return Err(Unclaimed { error, loose }),
+            Err(error) => return Err(ClaimError { error, lost_claims }),
         }
     }
-    Err(Unclaimed { error: contended(), loose })
+    Err(ClaimError { error: contended(), lost_claims })
 }
 
 /// Claims the command at its current location. `None` if the location has changed meanwhile.
-async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Result<Option<Claim>, Error> {
+async fn claim_at_location(
+    by: Claiming<'_>,
+    lost_claims: &mut Vec<LostClaim>,
+) -> Result<Option<Claim>, Error> {
     let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
@@ -123,7 +133,7 @@ async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Resu
     let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
     for _ in 0..ROUNDS_MAX {
         // Check all of them: a claim whose answer was lost may have arrived and caused the next refusal.
-        if let Some(claim) = landed(by, loose, command.id, &reading) {
+        if let Some(claim) = applied_claim(by, lost_claims, command.id, &reading) {
             return Ok(Some(claim));
         }
         // Again, because this answer may have shown that the clock can be trusted.
@@ -142,7 +152,7 @@ async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Resu
                 (reading, looked) = (node.get(command.id).await?, true);
                 continue;
             }
-            Decision::Answer(_) => return Ok(Some(Claim::Judged(command.id, reading))),
+            Decision::Answer(_) => return Ok(Some(Claim::Judged(FoundEntry { id: command.id, reading }))),
             // A marker that this view does not know: other nodes have moved on.
             Decision::Follow if recognised.view.outgoing.is_none() => {
                 node.secrets.refresh_in_time().await?;
@@ -158,7 +168,7 @@ async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Resu
             return Err(Error::LocalRecord(write.next.operation_id()));
         }
         // One key is charged once: a claim that may still arrive has stayed charged.
-        let is_charged = loose.iter().any(|loose| loose.write.expect == Expect::Absent);
+        let is_charged = lost_claims.iter().any(|claim| claim.write.expect == Expect::Absent);
         let needs_permit = write.expect == Expect::Absent && !is_charged;
         let permit = match admit(node, command, recognised, needs_permit, looked).await? {
             Admitted::Yes(permit) => permit,
@@ -173,7 +183,7 @@ async fn claim_at_location(by: Claiming<'_>, loose: &mut Vec<LostClaim>) -> Resu
             return Ok(None);
         }
         let is_first = reading.found() == Found::Nothing;
-        let put = put(by, command.id, write, run, permit, loose).await;
+        let put = put(by, command.id, write, run, permit, lost_claims).await;
         match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
             Err(Retry::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
@@ -198,7 +208,7 @@ enum Admitted {
 async fn admit(
     node: &Node,
     command: &Command<'_>,
-    recognised: &Recognised,
+    recognised: &RecognisedIntent,
     needs_permit: bool,
     looked: bool,
 ) -> Result<Admitted, Error> {
@@ -222,7 +232,7 @@ async fn put(
     write: Box<Write>,
     run: bool,
     permit: Option<Permit>,
-    loose: &mut Vec<LostClaim>,
+    lost_claims: &mut Vec<LostClaim>,
 ) -> Result<Result<Claim, Retry>, Error> {
     let written = by.node.write(id, &*write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
@@ -237,15 +247,15 @@ async fn put(
         Ok(Written::Refused(reading)) => Ok(Err(again(reading))),
         Err(error) if error.is_ambiguous() => {
             if run {
-                loose.push(LostClaim { id, write });
+                lost_claims.push(LostClaim { id, write });
             }
             let reading = by.node.get(id).await?;
-            let landed = landed(by, loose, id, &reading);
+            let applied = applied_claim(by, lost_claims, id, &reading);
             let waited = by.node.clock.uptime().saturating_sub(by.started_at);
-            if landed.is_none() && waited >= by.node.settings.request_timeout() {
+            if applied.is_none() && waited >= by.node.settings.request_timeout() {
                 return Err(error.into());
             }
-            Ok(landed.ok_or_else(|| again(reading)))
+            Ok(applied.ok_or_else(|| again(reading)))
         }
         Err(error) => Err(error.into()),
     }
@@ -274,17 +284,22 @@ fn nothing_was_written(written: &Result<Written, store::Error>) -> bool {
 }
 
 /// A claim whose answer was lost, if it is in the store.
-fn landed(by: Claiming<'_>, loose: &[LostClaim], id: CommandId, reading: &Reading) -> Option<Claim> {
-    let mut tried = loose.iter().filter(|loose| loose.id == id);
-    let record = tried.find_map(|loose| machine::claim_landed(&loose.write, reading.found()))?;
+fn applied_claim(
+    by: Claiming<'_>,
+    lost_claims: &[LostClaim],
+    id: CommandId,
+    reading: &Reading,
+) -> Option<Claim> {
+    let mut tried = lost_claims.iter().filter(|claim| claim.id == id);
+    let record = tried.find_map(|claim| machine::claim_landed(&claim.write, reading.found()))?;
     Some(owned(by, id, Record::clone(record), reading.now))
 }
 
 /// Gives back claims whose answer was lost and that may be in the store or still arrive: nothing was sent under them.
 /// Looks for as long as one of them may still arrive, and until the store has answered once; otherwise an existing
 /// claim would stay in doubt. Runs in a task that keeps nothing of the request and that a shutdown does not wait for.
-pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
-    if loose.is_empty() {
+pub(crate) fn give_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
+    if lost_claims.is_empty() {
         return;
     }
     let (node, guard) = (Arc::clone(node), node.tasks.enter_beside());
@@ -294,14 +309,14 @@ pub(crate) fn give_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
         tokio::select! {
             biased;
             () = node.tasks.closed(Closing::Now) => {}
-            () = give_all_back(&node, loose) => {}
+            () = give_all_back(&node, lost_claims) => {}
         }
     }));
 }
 
-async fn give_all_back(node: &Arc<Node>, loose: Vec<LostClaim>) {
+async fn give_all_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
     let started_at = node.clock.uptime();
-    for LostClaim { id, write } in loose {
+    for LostClaim { id, write } in lost_claims {
         let give_up_at = started_at.saturating_add(write.next.policy().lease);
         let Some((record, permit)) = look_for(node, id, &write, give_up_at).await else { continue };
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
@@ -352,14 +367,15 @@ async fn look_for<'a>(
 }
 
 /// The entry at the command's location.
-pub(crate) async fn look(node: &Node, recognised: &Recognised) -> Result<(CommandId, Reading), Error> {
+pub(crate) async fn look(node: &Node, recognised: &RecognisedIntent) -> Result<FoundEntry, Error> {
     let commands = recognised.commands();
     let located = recognise::locate(node, &recognised.view, &commands).await?;
     let id = located.command.id;
-    match located.reading {
-        Some(reading) => Ok((id, reading)),
-        None => Ok((id, node.get(id).await?)),
-    }
+    let reading = match located.reading {
+        Some(reading) => reading,
+        None => node.get(id).await?,
+    };
+    Ok(FoundEntry { id, reading })
 }
 
 impl From<secrets::Error> for Error {

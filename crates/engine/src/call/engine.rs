@@ -6,10 +6,10 @@
 use crate::background::sweep;
 use crate::call::answer::{Answer, Error, GivenUp, RequestOutcome};
 use crate::call::attempt::Attempt;
-use crate::call::claim::{self, Claim};
+use crate::call::claim::{self, Claim, FoundEntry};
 use crate::call::conduct::{self, Ended, Work};
 use crate::call::intent::Intent;
-use crate::call::recognise::Recognised;
+use crate::call::recognise::RecognisedIntent;
 use crate::call::reply::{self, Subject};
 use crate::call::wait::{self, Waited, Waiter};
 use crate::node::Node;
@@ -22,7 +22,6 @@ use crate::runtime::spans::span;
 use crate::runtime::tasks::Closing;
 use crate::settings::ClockSettings;
 use crate::time::{self, ClockComparison, ClockStatus};
-use semel_core::id::CommandId;
 use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
 use semel_core::record::Token;
 use semel_core::store::{self, ClockSource, Reading, Store};
@@ -84,7 +83,7 @@ impl Engine {
         if node.tasks.is(Closing::Draining) {
             return Err(Error::Closing);
         }
-        let recognised = Recognised::new(node, intent)?;
+        let recognised = RecognisedIntent::new(node, intent)?;
         let command = recognised.command();
         if let Some(answer) = self.known_outcome(&recognised) {
             return Ok(answer);
@@ -102,17 +101,17 @@ impl Engine {
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
-                    let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
-                    let waited = wait::for_remote(node, &command, shown, None, waiter);
+                    let found = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let waited = wait::for_remote(node, &command, found, None, waiter);
                     return waited.instrument(span!("wait")).await.map_err(Error::LostSight);
                 }
             }
         };
         let work: Work<L> = Box::new(move |attempt| Box::pin(work(attempt)));
-        match self.claim_and_conduct(recognised.clone(), running_entry, work).await? {
-            Conducted::Answered(answer) => Ok(answer),
-            Conducted::InProgress(shown, running_entry) => {
-                let waited = wait::for_remote(node, &command, shown, Some(&running_entry), waiter);
+        match self.claim_and_run(recognised.clone(), running_entry, work).await? {
+            RunResult::Answered(answer) => Ok(answer),
+            RunResult::InProgress(found, running_entry) => {
+                let waited = wait::for_remote(node, &command, found, Some(&running_entry), waiter);
                 waited.instrument(span!("wait")).await.map_err(Error::LostSight)
             }
         }
@@ -231,7 +230,7 @@ impl Engine {
 
     /// An outcome from the cache, which cannot have changed: it has not expired. A node that does not trust its clock
     /// cannot know that, since its time may be behind that of the nodes which use the key again.
-    pub(crate) fn known_outcome<L>(&self, recognised: &Recognised) -> Option<Answer<L>> {
+    pub(crate) fn known_outcome<L>(&self, recognised: &RecognisedIntent) -> Option<Answer<L>> {
         let node = &self.node;
         let now = node.now_at_the_latest();
         if !now.can_claim() {
@@ -251,12 +250,12 @@ impl Engine {
     }
 
     /// Claims the command and runs it, both in a task of the engine.
-    async fn claim_and_conduct<L: Send + 'static>(
+    async fn claim_and_run<L: Send + 'static>(
         &self,
-        recognised: Recognised,
+        recognised: RecognisedIntent,
         running_entry: RunningEntry,
         work: Work<L>,
-    ) -> Result<Conducted<L>, Error> {
+    ) -> Result<RunResult<L>, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
         let operation_id = recognised.command().operation_id;
         let engine = self.clone();
@@ -264,17 +263,17 @@ impl Engine {
         let (aside, in_progress) = oneshot::channel();
         let attempt = async move {
             let _guard = guard;
-            let loose = engine.attempt(&recognised, running_entry, work, reply, aside).await;
-            claim::give_back(&engine.node, loose);
+            let lost_claims = engine.attempt(&recognised, running_entry, work, reply, aside).await;
+            claim::give_back(&engine.node, lost_claims);
         };
         // The attempt runs in another task, but belongs to the trace of the request.
         self.node.spawn.spawn(Box::pin(attempt.instrument(tracing::Span::current())));
         match answered.await {
-            Ok(result) => result.map(Conducted::Answered),
+            Ok(result) => result.map(RunResult::Answered),
             // No answer: it runs elsewhere, or the task was dropped halfway and the outcome is unknown.
             Err(_) => Ok(match in_progress.await {
-                Ok((shown, running_entry)) => Conducted::InProgress(shown, running_entry),
-                Err(_) => Conducted::Answered(Answer {
+                Ok((found, running_entry)) => RunResult::InProgress(found, running_entry),
+                Err(_) => RunResult::Answered(Answer {
                     operation_id,
                     outcome: RequestOutcome::Unknown { repeatable: false },
                 }),
@@ -285,11 +284,11 @@ impl Engine {
     /// Returns the claims whose fate is not known.
     async fn attempt<L: Send>(
         &self,
-        recognised: &Recognised,
+        recognised: &RecognisedIntent,
         running_entry: RunningEntry,
         work: Work<L>,
         reply: conduct::Reply<L>,
-        aside: oneshot::Sender<(Shown, RunningEntry)>,
+        aside: oneshot::Sender<(FoundEntry, RunningEntry)>,
     ) -> Vec<claim::LostClaim> {
         let node = &self.node;
         let command = recognised.command();
@@ -298,11 +297,11 @@ impl Engine {
             Ok(Claim::Owned(ownership)) => {
                 conduct::conduct(Arc::clone(node), ownership, running_entry, work, reply).await;
             }
-            Ok(Claim::Judged(id, reading)) => {
+            Ok(Claim::Judged(FoundEntry { id, reading })) => {
                 let judged = judged(node, &command, &reading);
                 if judged == Reply::InProgress {
                     drop(reply);
-                    drop(aside.send(((id, reading), running_entry)));
+                    drop(aside.send((FoundEntry { id, reading }, running_entry)));
                     return Vec::new();
                 }
                 wait::show_end(Some(&running_entry), (id, since), &reading, judged);
@@ -321,10 +320,10 @@ impl Engine {
                 drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
                 ownership.abandon(claim::LAPSED).await;
             }
-            Err(unclaimed) => {
+            Err(failed) => {
                 drop(running_entry);
-                drop(reply.send(Err(unclaimed.error)));
-                return unclaimed.loose;
+                drop(reply.send(Err(failed.error)));
+                return failed.lost_claims;
             }
         }
         Vec::new()
@@ -341,12 +340,9 @@ pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Readin
     }
 }
 
-/// An ID and the entry under it.
-type Shown = (CommandId, Reading);
-
-enum Conducted<L> {
+enum RunResult<L> {
     Answered(Answer<L>),
-    InProgress(Shown, RunningEntry),
+    InProgress(FoundEntry, RunningEntry),
 }
 
 /// Whether `ends` completed within `span`.

@@ -5,16 +5,16 @@
 
 use crate::call::answer::{Answer, Error, GivenUp, RequestOutcome, Stored};
 use crate::call::attempt::LeaseError;
-use crate::call::claim::{self, Claim};
+use crate::call::claim::{self, Claim, FoundEntry};
 use crate::call::conduct::{overtaken, report_fenced, unknown};
 use crate::call::engine::{Engine, judged};
 use crate::call::found_record::FoundRecord;
 use crate::call::intent::Intent;
-use crate::call::recognise::Recognised;
+use crate::call::recognise::RecognisedIntent;
 use crate::call::reply::{self, Subject};
 use crate::call::wait::{self, Waiter};
 use crate::node::Node;
-use crate::node::ownership::{Finished, Ownership, Unwritten};
+use crate::node::ownership::{Finished, Ownership, WriteError};
 use crate::observe::Event;
 use crate::sealing::Seal;
 use semel_core::classify::Ending;
@@ -50,13 +50,13 @@ impl Engine {
     /// If the caller goes away before it has its lease, the lease is given back.
     pub async fn claim(&self, intent: &Intent) -> Result<Claimed, Error> {
         let guard = self.node.tasks.enter().ok_or(Error::Closing)?;
-        let recognised = Recognised::new(&self.node, intent.clone())?;
+        let recognised = RecognisedIntent::new(&self.node, intent.clone())?;
         let node = Arc::clone(&self.node);
         let (reply, claimed) = oneshot::channel();
         self.node.spawn.spawn(Box::pin(async move {
             let _guard = guard;
-            let loose = claim_by_hand(&node, &recognised, reply).await;
-            claim::give_back(&node, loose);
+            let lost_claims = claim_by_hand(&node, &recognised, reply).await;
+            claim::give_back(&node, lost_claims);
         }));
         // No answer: the task was dropped, and nobody got its claim.
         claimed.await.unwrap_or(Err(Error::Closing))
@@ -69,9 +69,9 @@ impl Engine {
         let node = &self.node;
         let asked = node.clock.uptime();
         let waiter = Waiter { asked, until: asked + intent.wait.unwrap_or(node.settings.wait) };
-        let recognised = Recognised::new(node, intent.clone())?;
-        let shown = claim::look(node, &recognised).await?;
-        Ok(wait::for_remote(node, &recognised.command(), shown, None, waiter).await?)
+        let recognised = RecognisedIntent::new(node, intent.clone())?;
+        let found = claim::look(node, &recognised).await?;
+        Ok(wait::for_remote(node, &recognised.command(), found, None, waiter).await?)
     }
 
     /// An earlier lease, by its command and token: for a worker that returns in another request. `None` if the record
@@ -113,7 +113,7 @@ impl Engine {
 /// Returns the claims whose fate is not known.
 async fn claim_by_hand(
     node: &Arc<Node>,
-    recognised: &Recognised,
+    recognised: &RecognisedIntent,
     reply: oneshot::Sender<Result<Claimed, Error>>,
 ) -> Vec<claim::LostClaim> {
     let command = recognised.command();
@@ -130,7 +130,7 @@ async fn claim_by_hand(
                     .await;
             }
         }
-        Ok(Claim::Judged(id, reading)) => {
+        Ok(Claim::Judged(FoundEntry { id, reading })) => {
             let judged = judged(node, &command, &reading);
             drop(reply.send(Ok(Claimed::Answered(answered(id, reading.found(), judged)))));
         }
@@ -141,9 +141,9 @@ async fn claim_by_hand(
             drop(reply.send(Err(Error::GivenUp(GivenUp::Lapsed))));
             ownership.abandon(claim::LAPSED).await;
         }
-        Err(unclaimed) => {
-            drop(reply.send(Err(unclaimed.error)));
-            return unclaimed.loose;
+        Err(failed) => {
+            drop(reply.send(Err(failed.error)));
+            return failed.lost_claims;
         }
     }
     Vec::new()
@@ -243,10 +243,10 @@ impl fmt::Debug for Lease {
     }
 }
 
-fn lease_error(unwritten: Unwritten) -> LeaseError {
-    match unwritten {
-        Unwritten::Refused(_) => LeaseError::Lost,
-        Unwritten::Store(error) => LeaseError::Store(error),
-        Unwritten::Clock => LeaseError::ClockNotTrusted,
+fn lease_error(error: WriteError) -> LeaseError {
+    match error {
+        WriteError::Refused(_) => LeaseError::Lost,
+        WriteError::Store(error) => LeaseError::Store(error),
+        WriteError::Clock => LeaseError::ClockNotTrusted,
     }
 }

@@ -20,16 +20,16 @@ use std::time::Duration;
 /// A recognised intent; cheap to clone. Its payload is read again only if a record was claimed under another
 /// selection.
 #[derive(Clone)]
-pub(crate) struct Recognised {
+pub(crate) struct RecognisedIntent {
     pub(crate) intent: Arc<Intent>,
     pub(crate) view: View,
-    current: Ids,
-    old: Option<Ids>,
+    current: CommandWithoutPayload,
+    old: Option<CommandWithoutPayload>,
 }
 
-/// A command without its payload, which belongs to the intent.
+/// A command whose payload is that of its intent.
 #[derive(Clone)]
-struct Ids {
+struct CommandWithoutPayload {
     command: Arc<Command<'static>>,
 }
 
@@ -52,7 +52,7 @@ impl Payload for Read {
 /// A placeholder for the payload of a command.
 static NO_PAYLOAD: Fingerprint = Fingerprint::from_bytes([0; 32]);
 
-impl Recognised {
+impl RecognisedIntent {
     /// Recognises an intent under the current secrets.
     pub(crate) fn new(node: &Node, intent: Intent) -> Result<Self, Error> {
         Self::of(node, under_its_class(intent)?)
@@ -94,8 +94,8 @@ impl Recognised {
         let Intent { scope, key, policy, payload, .. } = &*intent;
         let commands =
             view.commands(scope, key, Arc::clone(policy), &**payload).map_err(Error::Fingerprint)?;
-        let current = Ids::of(&commands.current);
-        let old = commands.old.as_ref().map(Ids::of);
+        let current = CommandWithoutPayload::of(&commands.current);
+        let old = commands.old.as_ref().map(CommandWithoutPayload::of);
         Ok(Self { intent, view, current, old })
     }
 
@@ -111,7 +111,7 @@ impl Recognised {
 
     /// Every ID that its record may be stored under.
     pub(crate) fn ids(&self) -> impl Iterator<Item = CommandId> {
-        std::iter::once(&self.current).chain(&self.old).map(|ids| ids.command.id)
+        std::iter::once(&self.current).chain(&self.old).map(|one| one.command.id)
     }
 
     /// The command under the secret in use.
@@ -140,7 +140,7 @@ fn under_its_class(intent: Intent) -> Result<Intent, Error> {
     }
 }
 
-impl Ids {
+impl CommandWithoutPayload {
     fn of(command: &Command<'_>) -> Self {
         let command = Command {
             operation: Arc::clone(&command.operation),

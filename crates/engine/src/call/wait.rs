@@ -3,6 +3,7 @@
 //! A waiter polls and is notified. It never starts an attempt: if one is needed, the command is still in progress.
 
 use crate::call::answer::Answer;
+use crate::call::claim::FoundEntry;
 use crate::call::reply::{self, Subject};
 use crate::node::Node;
 use crate::node::running::{Progress, RunningEntry, StoredRecord};
@@ -105,7 +106,7 @@ pub(crate) async fn for_local<L>(
 pub(crate) async fn for_remote<L>(
     node: &Node,
     command: &Command<'_>,
-    (id, mut reading): (CommandId, Reading),
+    FoundEntry { id, mut reading }: FoundEntry,
     running_entry: Option<&RunningEntry>,
     Waiter { asked: mut since, until }: Waiter,
 ) -> Result<Answer<L>, store::Error> {

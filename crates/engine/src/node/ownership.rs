@@ -53,7 +53,7 @@ pub(crate) struct Ownership {
 
 /// Why a write of the owner was not stored.
 #[derive(Debug)]
-pub(crate) enum Unwritten {
+pub(crate) enum WriteError {
     /// The machine does not allow it for the stored record.
     Refused(Reading),
     /// The store did not accept it; it may do so later.
@@ -200,12 +200,12 @@ impl Ownership {
         *self.deadline.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(crate) async fn start(&self) -> Result<Arc<Record>, Unwritten> {
+    pub(crate) async fn start(&self) -> Result<Arc<Record>, WriteError> {
         let start = |record: &Record, now| machine::start(record, self.token, self.node.stamp(now, ""));
         self.write(&mut Vec::new(), start).await
     }
 
-    pub(crate) async fn renew(&self) -> Result<Arc<Record>, Unwritten> {
+    pub(crate) async fn renew(&self) -> Result<Arc<Record>, WriteError> {
         self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, self.node.at(now))).await
     }
 
@@ -227,8 +227,8 @@ impl Ownership {
             let pause = match self.renew().await {
                 // Never zero: if the store's time is known only roughly, that would be a busy loop.
                 Ok(_) => self.renewal_due_in().max(lease / 20),
-                Err(Unwritten::Store(_) | Unwritten::Clock) => lease / 20,
-                Err(Unwritten::Refused(_)) => return self.lose_lease(),
+                Err(WriteError::Store(_) | WriteError::Clock) => lease / 20,
+                Err(WriteError::Refused(_)) => return self.lose_lease(),
             };
             self.node.clock.alarm(pause).await;
         }
@@ -253,9 +253,9 @@ impl Ownership {
             let result = self.write(&mut tried, finish).await;
             let error = match result {
                 Ok(record) => return Finished::Stored(record),
-                Err(Unwritten::Refused(reading)) => return Finished::Overtaken(reading),
-                Err(Unwritten::Store(error)) => error,
-                Err(Unwritten::Clock) => store::Error::new(Kind::Unavailable, "waiting for a trusted clock"),
+                Err(WriteError::Refused(reading)) => return Finished::Overtaken(reading),
+                Err(WriteError::Store(error)) => error,
+                Err(WriteError::Clock) => store::Error::new(Kind::Unavailable, "waiting for a trusted clock"),
             };
             match error.kind() {
                 Kind::Closed => return Finished::Never,
@@ -305,7 +305,7 @@ impl Ownership {
         &self,
         tried: &mut Vec<Write>,
         transition: impl Fn(&Record, Time) -> Result<Write, Refusal>,
-    ) -> Result<Arc<Record>, Unwritten> {
+    ) -> Result<Arc<Record>, WriteError> {
         let _one_at_a_time = self.writing.lock().await;
         if let Some((_, record)) = self.stored_elsewhere() {
             return Ok(record);
@@ -322,7 +322,7 @@ impl Ownership {
                 Some(last) if last.expect == Expect::unchanged(&record) => last.clone(),
                 _ => match transition(&record, now) {
                     Ok(write) => write,
-                    Err(Refusal::ClockNotTrusted) => return Err(Unwritten::Clock),
+                    Err(Refusal::ClockNotTrusted) => return Err(WriteError::Clock),
                     Err(_) => return Err(self.refused(shown).await),
                 },
             };
@@ -338,39 +338,39 @@ impl Ownership {
                     if tried.last() != Some(&write) {
                         tried.push(write);
                     }
-                    self.node.get(self.id).await.map_err(Unwritten::Store)?
+                    self.node.get(self.id).await.map_err(WriteError::Store)?
                 }
-                Err(error) => return Err(Unwritten::Store(error)),
+                Err(error) => return Err(WriteError::Store(error)),
             };
             now = reading.now;
             // Check all of them: a write whose answer was lost may have arrived and caused the next refusal.
-            let landed = tried.iter().any(|write| machine::landed(write, reading.found()));
+            let was_applied = tried.iter().any(|write| machine::landed(write, reading.found()));
             let Some(current) = reading.record().cloned().map(Arc::new) else {
-                return Err(Unwritten::Refused(reading));
+                return Err(WriteError::Refused(reading));
             };
             if current.token() != self.token {
                 // It belongs to another attempt: nothing of it may be returned here, least of all its fence.
                 self.close();
-                return Err(Unwritten::Refused(reading));
+                return Err(WriteError::Refused(reading));
             }
             self.learn(Arc::clone(&current));
-            if landed {
+            if was_applied {
                 self.hold(started_at);
                 return Ok(current);
             }
             shown = Some(reading);
         }
         let context = "writing a record that the store keeps showing unchanged and keeps refusing to change";
-        Err(Unwritten::Store(store::Error::new(Kind::Unfit, context)))
+        Err(WriteError::Store(store::Error::new(Kind::Unfit, context)))
     }
 
-    async fn refused(&self, shown: Option<Reading>) -> Unwritten {
+    async fn refused(&self, shown: Option<Reading>) -> WriteError {
         match shown {
-            Some(reading) => Unwritten::Refused(reading),
+            Some(reading) => WriteError::Refused(reading),
             // Refused by the known record: read the stored one.
             None => match self.node.get(self.id).await {
-                Ok(reading) => Unwritten::Refused(reading),
-                Err(error) => Unwritten::Store(error),
+                Ok(reading) => WriteError::Refused(reading),
+                Err(error) => WriteError::Store(error),
             },
         }
     }

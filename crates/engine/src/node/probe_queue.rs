@@ -20,12 +20,12 @@ const WAITING_TOTAL_MAX: usize = 2 * WAITING_MAX;
 pub(crate) struct ProbeQueue {
     open: BTreeSet<CommandId>,
     /// In round-robin order.
-    shares: VecDeque<Share>,
+    by_reconciler: VecDeque<ReconcilerProbes>,
     running: usize,
 }
 
 /// The probes of one reconciler.
-struct Share {
+struct ReconcilerProbes {
     reconciler: Arc<dyn Reconcile>,
     waiting: VecDeque<CommandId>,
     running: usize,
@@ -44,18 +44,22 @@ impl ProbeQueue {
         if self.open.contains(&id) {
             return;
         }
-        let found = self.shares.iter().position(|share| Arc::ptr_eq(&share.reconciler, &reconciler));
-        let of_the_same = found.map_or(0, |at| self.shares[at].waiting.len());
+        let found = self.by_reconciler.iter().position(|probes| Arc::ptr_eq(&probes.reconciler, &reconciler));
+        let of_the_same = found.map_or(0, |at| self.by_reconciler[at].waiting.len());
         let in_total = self.open.len() - self.running;
         let in_total_max = if of_the_same == 0 { 2 * WAITING_TOTAL_MAX } else { WAITING_TOTAL_MAX };
         if of_the_same >= WAITING_MAX || in_total >= in_total_max {
             return;
         }
         let at = found.unwrap_or_else(|| {
-            self.shares.push_back(Share { reconciler, waiting: VecDeque::new(), running: 0 });
-            self.shares.len() - 1
+            self.by_reconciler.push_back(ReconcilerProbes {
+                reconciler,
+                waiting: VecDeque::new(),
+                running: 0,
+            });
+            self.by_reconciler.len() - 1
         });
-        self.shares[at].waiting.push_back(id);
+        self.by_reconciler[at].waiting.push_back(id);
         self.open.insert(id);
     }
 
@@ -68,27 +72,32 @@ impl ProbeQueue {
             return None;
         }
         let is_room = self.running < bounds.at_once_total_max;
-        let has_place = |share: &Share| share.running == 0 || is_room && share.running < bounds.at_once_max;
-        let at = self.shares.iter().position(|share| !share.waiting.is_empty() && has_place(share))?;
-        let mut share = self.shares.remove(at)?;
-        let id = share.waiting.pop_front()?;
-        let reconciler = Arc::clone(&share.reconciler);
-        share.running += 1;
+        let has_place =
+            |probes: &ReconcilerProbes| probes.running == 0 || is_room && probes.running < bounds.at_once_max;
+        let at =
+            self.by_reconciler.iter().position(|probes| !probes.waiting.is_empty() && has_place(probes))?;
+        let mut probes = self.by_reconciler.remove(at)?;
+        let id = probes.waiting.pop_front()?;
+        let reconciler = Arc::clone(&probes.reconciler);
+        probes.running += 1;
         self.running += 1;
-        self.shares.push_back(share);
+        self.by_reconciler.push_back(probes);
         Some(Probing { id, reconciler })
     }
 
     /// The probe has ended, and can be queued again.
     pub(crate) fn answered(&mut self, question: &Probing) {
         self.open.remove(&question.id);
-        let at = self.shares.iter().position(|share| Arc::ptr_eq(&share.reconciler, &question.reconciler));
+        let at = self
+            .by_reconciler
+            .iter()
+            .position(|probes| Arc::ptr_eq(&probes.reconciler, &question.reconciler));
         let Some(at) = at else { return };
         self.running -= 1;
-        let share = &mut self.shares[at];
-        share.running -= 1;
-        if share.running == 0 && share.waiting.is_empty() {
-            self.shares.remove(at);
+        let probes = &mut self.by_reconciler[at];
+        probes.running -= 1;
+        if probes.running == 0 && probes.waiting.is_empty() {
+            self.by_reconciler.remove(at);
         }
     }
 }
@@ -120,7 +129,7 @@ mod tests {
     const BOUNDS: Probe = Probe { at_once_max: 4, at_once_total_max: 6, ..Probe::DEFAULT };
 
     #[test]
-    fn a_reconciler_that_never_answers_uses_only_its_share() {
+    fn a_reconciler_that_never_answers_leaves_room_for_others() {
         let (slow, quick) = (new_reconciler(), new_reconciler());
         let mut queue = ProbeQueue::default();
         (0..100).for_each(|which| queue.put(id(which), Arc::clone(&slow)));
@@ -168,7 +177,7 @@ mod tests {
         queue.put(id(1), new_reconciler());
         assert_eq!((first.len(), start_all(&mut queue, &BOUNDS).len()), (1, 0));
         queue.answered(&first[0]);
-        assert!(queue.shares.is_empty() && queue.open.is_empty() && queue.running == 0);
+        assert!(queue.by_reconciler.is_empty() && queue.open.is_empty() && queue.running == 0);
         queue.put(id(1), reconciler);
         assert_eq!(start_all(&mut queue, &BOUNDS).len(), 1);
     }

@@ -245,11 +245,10 @@ impl Engine {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let landing = |write: &Write| machine::landing(write, reading.found());
-            let has_landed = tried.iter().any(|write| landing(write) == Landing::Landed);
-            if let Some(error) =
-                lost.take_if(|_| tried.iter().any(|write| landing(write) == Landing::Unclear))
-                && !has_landed
+            let result = |write: &Write| machine::landing(write, reading.found());
+            let was_applied = tried.iter().any(|write| result(write) == Landing::Landed);
+            if let Some(error) = lost.take_if(|_| tried.iter().any(|write| result(write) == Landing::Unclear))
+                && !was_applied
             {
                 // It may have been stored and replaced since: what is there now may be another attempt.
                 return Err(error.into());
@@ -259,7 +258,7 @@ impl Engine {
                 None => return Err(OperatorError::NotFound),
                 Some(_) => reading.record().cloned().ok_or(OperatorError::Unreadable)?,
             };
-            if has_landed {
+            if was_applied {
                 return Ok(looked.record);
             }
         }

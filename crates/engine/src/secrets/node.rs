@@ -69,7 +69,7 @@ pub struct Secrets {
     /// The ID of an announced secret that this node does not have.
     missing: RwLock<Option<String>>,
     /// This node's index among the registered nodes in the upper half, and their number in the lower half.
-    share: AtomicU64,
+    work_share: AtomicU64,
     course: tokio::sync::Mutex<RefreshState>,
     soon: Arc<Notify>,
 }
@@ -101,16 +101,16 @@ impl RefreshState {
     }
 }
 
-/// A node's share of the work that all nodes divide. They may briefly disagree about their number, so the work must
+/// The part of a node in the work that all nodes divide. They may briefly disagree about their number, so the work must
 /// be harmless if done twice, and must get done if skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct WorkShare {
     number: u64,
     of: u64,
 }
 
-impl Share {
-    /// Whether the command is in this share.
+impl WorkShare {
+    /// Whether the command is in this part.
     pub(crate) fn has(&self, id: CommandId) -> bool {
         let start = id.as_bytes().first_chunk::<8>().copied().unwrap_or_default();
         u64::from_be_bytes(start) % self.of == self.number
@@ -128,8 +128,8 @@ pub(super) fn enter(
 ) -> Arc<Secrets> {
     let (view, missing, course) = (RwLock::default(), RwLock::default(), tokio::sync::Mutex::default());
     let (key, name) = (node_key(bits), name.to_owned());
-    let (share, soon) = (AtomicU64::new(1), Arc::default());
-    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, share, course, soon })
+    let (work_share, soon) = (AtomicU64::new(1), Arc::default());
+    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, work_share, course, soon })
 }
 
 impl Secrets {
@@ -140,16 +140,16 @@ impl Secrets {
         Ok(view)
     }
 
-    /// This node's share of the divided work, as of the last refresh.
-    pub(crate) fn share(&self) -> Share {
-        let packed = self.share.load(Ordering::Relaxed);
-        Share { number: packed >> 32, of: (packed & 0xffff_ffff).max(1) }
+    /// This node's part of the divided work, as of the last refresh.
+    pub(crate) fn work_share(&self) -> WorkShare {
+        let packed = self.work_share.load(Ordering::Relaxed);
+        WorkShare { number: packed >> 32, of: (packed & 0xffff_ffff).max(1) }
     }
 
-    fn count_shares(&self, settings: &Settings) {
+    fn count_work_shares(&self, settings: &Settings) {
         let number = settings.nodes.keys().take_while(|key| **key != self.key).count() as u64;
         let of = settings.nodes.len() as u64 & 0xffff_ffff;
-        self.share.store(number << 32 | of, Ordering::Relaxed);
+        self.work_share.store(number << 32 | of, Ordering::Relaxed);
     }
 
     /// The ID of an announced secret that this node does not have. The rotation waits for it.
@@ -193,7 +193,7 @@ impl Secrets {
                 continue;
             };
             if self.keep_up(course, &state, registered, asked).await? {
-                self.count_shares(&settings);
+                self.count_work_shares(&settings);
                 return Ok(());
             }
         }
@@ -379,11 +379,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_in_exactly_one_share() {
+    fn every_command_is_in_exactly_one_work_share() {
         for of in 1..=7 {
             for byte in 0..=255 {
                 let id = CommandId::from_bytes([byte; 32]);
-                let whose = (0..of).filter(|number| Share { number: *number, of }.has(id)).count();
+                let whose = (0..of).filter(|number| WorkShare { number: *number, of }.has(id)).count();
                 assert_eq!(whose, 1, "{byte} among {of}");
             }
         }

@@ -21,7 +21,7 @@ use crate::call::answer::{Answer, Error};
 use crate::call::claim;
 use crate::call::engine::Engine;
 use crate::call::intent::Intent;
-use crate::call::recognise::Recognised;
+use crate::call::recognise::RecognisedIntent;
 use crate::call::reply::{self, Subject};
 use crate::call::wait::{self, Waited, Waiter};
 use crate::node::Node;
@@ -80,7 +80,7 @@ pub enum Interrupted {
 /// A local command that this process runs or looks for. While it exists, duplicates in this process wait for it.
 pub struct LocalCommand {
     node: Arc<Node>,
-    recognised: Recognised,
+    recognised: RecognisedIntent,
     /// The layer that gets its result, if it was handed over. Dropped before the entry, which lets a second join begin.
     handover: Option<JoinedHandover>,
     running_entry: RunningEntry,
@@ -171,7 +171,7 @@ impl Engine {
 
     async fn enter(&self, intent: Intent, waiter: Waiter) -> Result<Entered, Error> {
         let node = &self.node;
-        let recognised = Recognised::local(node, intent)?;
+        let recognised = RecognisedIntent::local(node, intent)?;
         if let Some(answer) = self.known_outcome(&recognised) {
             return Ok(Entered::Answered(answer));
         }
@@ -188,8 +188,8 @@ impl Engine {
                 Waited::NeverRan => {}
                 // If the store has no entry, it is in progress.
                 Waited::AskTheStore => {
-                    let shown = claim::look(node, &recognised).await.map_err(Error::after_another)?;
-                    let waited = wait::for_remote(node, &command, shown, None, waiter);
+                    let found = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let waited = wait::for_remote(node, &command, found, None, waiter);
                     let answer = waited.instrument(span!("wait")).await.map_err(Error::LostSight)?;
                     return Ok(Entered::Answered(answer));
                 }
