@@ -9,6 +9,7 @@ use crate::call::claim::GIVE_BACK_AT_ONCE_MAX;
 use crate::call::engine::Engine;
 use crate::node::Node;
 use crate::node::cache::Cache;
+use crate::node::clock::NodeClock;
 use crate::node::loss::LossWatch;
 use crate::node::reconcilers::{Reconcile, Reconcilers};
 use crate::node::renewer::Renewer;
@@ -197,19 +198,18 @@ impl Builder {
         let received = self.clock.uptime();
         let boot = self.clock.boot();
         let clock = self.settings.clock.clone();
-        let (time, change) = TrustedTime::start(clock, boot.as_deref(), remembered, (shown, asked, received));
+        let (trusted, change) =
+            TrustedTime::start(clock, boot.as_deref(), remembered, (shown, asked, received));
         let cache = Cache::new(self.settings.cache_bytes_max);
         let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
         let node = Arc::new(Node {
             store: self.store,
-            clock: self.clock,
+            clock: NodeClock { machine: self.clock, trusted, heartbeat },
             random: self.random,
             spawn,
             observer: self.observer,
             name,
             settings: self.settings,
-            time,
-            heartbeat,
             writes: WriteWatch::default(),
             loss: LossWatch::default(),
             store_id: OnceCell::new(),

@@ -4,6 +4,7 @@
 //! found" counts.
 
 use crate::node::Node;
+use crate::node::clock::NodeClock;
 use crate::node::reconcilers::{Case, Finding, Probing};
 use crate::observe::{Event, Resolver};
 use crate::runtime::tasks::Closing;
@@ -59,7 +60,7 @@ impl Drop for Open {
 /// Probes one record, if it is still unknown, and stores the verdict.
 async fn ask(node: &Arc<Node>, id: CommandId) {
     let Ok(reading) = node.get(id).await else { return };
-    let now = node.at(reading.now);
+    let now = node.clock.at(reading.now);
     if !now.can_claim() {
         // Nothing can be dated: neither the verdict nor the next probe.
         return;
@@ -97,7 +98,7 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     let verdict = match finding {
         Finding::Applied(outcome) => Verdict::Applied(outcome),
         Finding::Failed(outcome) => Verdict::Failed(outcome),
-        Finding::NotFound => Verdict::NotApplied { asked_at: asked_at(node, asked) },
+        Finding::NotFound => Verdict::NotApplied { asked_at: asked_at(&node.clock, asked) },
         Finding::Refused => Verdict::Refused,
         Finding::NoAnswer => return left_to_operator(node, &record),
     };
@@ -105,15 +106,15 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
 }
 
 /// The time of a probe at the uptime `asked`, by the node's current time, which may have been replaced since.
-fn asked_at(node: &Node, asked: Duration) -> Time {
-    node.now() - node.clock.uptime().saturating_sub(asked)
+fn asked_at(clock: &NodeClock, asked: Duration) -> Time {
+    clock.now() - clock.uptime().saturating_sub(asked)
 }
 
 /// Stores the verdict. A concurrent probe of another node only postpones the next probe: the verdict still applies,
 /// as long as the same attempt is in doubt.
 async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict, quiet: Duration) {
     let verdict = node.sealed_verdict(id, verdict);
-    let (mut record, mut now) = (asked.clone(), node.now());
+    let (mut record, mut now) = (asked.clone(), node.clock.now());
     for _ in 0..ROUNDS_MAX {
         let why = format!("a probe answered: {}", verdict.name());
         let stamp = node.stamp(now, &why);

@@ -9,6 +9,7 @@ use crate::archive::Archived;
 use crate::background::sweep_pace::Pace;
 use crate::node::Node;
 use crate::node::beat;
+use crate::node::clock::NodeClock;
 use crate::observe::{Event, SweepReport};
 use crate::runtime::tasks::Closing;
 use futures_util::future::join_all;
@@ -78,20 +79,20 @@ pub(crate) fn begin(node: &Arc<Node>) {
 pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepReport, store::Error> {
     let mut swept = SweepReport::default();
     beat::catch_up(node).await?;
-    let now = node.at(node.now());
+    let now = node.clock.at(node.clock.now());
     if !now.can_judge_leases() {
         swept.stopped = true;
         return Ok(swept);
     }
-    let may_look = node.time.may_look_for_future_dates(node.clock.uptime());
-    if may_look && node.time.begin_look_for_future_dates() {
-        let replaced_up_to = node.time.replaced_up_to();
+    let may_look = node.clock.trusted.may_look_for_future_dates(node.clock.uptime());
+    if may_look && node.clock.trusted.begin_look_for_future_dates() {
+        let replaced_up_to = node.clock.trusted.replaced_up_to();
         let all_settled = sweep_unsettled(node, &mut swept).await;
         if !matches!(all_settled, Ok(true)) {
-            node.time.look_for_future_dates();
+            node.clock.trusted.look_for_future_dates();
         }
         match all_settled {
-            Ok(true) => node.time.no_dates_are_ahead(replaced_up_to, node.clock.uptime()),
+            Ok(true) => node.clock.trusted.no_dates_are_ahead(replaced_up_to, node.clock.uptime()),
             Ok(false) => {}
             // What is due in the other parts of the store does not wait for a part that is lost.
             Err(error) if error.kind() == Kind::DataLost => {}
@@ -104,7 +105,7 @@ pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepRe
 
 /// Handles what is due when it begins, the longest overdue first.
 async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport) -> Result<(), store::Error> {
-    let pace = Pace::of(node);
+    let pace = pace_of(node);
     let (mut after, mut began_at) = (None::<Cursor>, None::<Time>);
     loop {
         let started_at = node.clock.uptime();
@@ -121,7 +122,7 @@ async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport)
         let lag = chunk(node, &page, swept).await;
         let Some(next) = page.next.filter(|_| !is_later) else { return Ok(()) };
         after = Some(next);
-        throttle(node, pace, (listed, lag), started_at).await;
+        throttle(&node.clock, pace, (listed, lag), started_at).await;
     }
 }
 
@@ -131,7 +132,7 @@ fn keep_work_share(node: &Node, page: &mut Page) {
     let now = page.now;
     let overdue = |item: &Item| {
         let is_shared = |record: &&Record| {
-            matches!(machine::due(record, node.at(now)), Due::Expire | Due::Purge | Due::Extend)
+            matches!(machine::due(record, node.clock.at(now)), Due::Expire | Due::Purge | Due::Extend)
         };
         let record = item.record().filter(is_shared)?;
         Some(record.due_at().map_or(Duration::MAX, |due_at| now.since(due_at)))
@@ -160,12 +161,12 @@ async fn sweep_state(
     swept: &mut SweepReport,
 ) -> Result<bool, store::Error> {
     let filter = Filter { state: Some(state), ..Filter::default() };
-    let (pace, mut all_settled) = (Pace::of(node), true);
+    let (pace, mut all_settled) = (pace_of(node), true);
     let mut after: Option<Cursor> = None;
     loop {
         let started_at = node.clock.uptime();
         let page = node.page(&filter, after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
-        let now = node.at(page.now);
+        let now = node.clock.at(page.now);
         let is_due = |item: &Item| item.record().is_some_and(|it| machine::due(it, now) != Due::Nothing);
         let (handled, next) = (page.items.len(), page.next);
         let (items, rest): (Vec<_>, Vec<_>) = page.items.into_iter().partition(is_due);
@@ -173,14 +174,14 @@ async fn sweep_state(
         chunk(node, &Page { now: page.now, items, next: None }, swept).await;
         let Some(next) = next else { return Ok(all_settled) };
         after = Some(next);
-        throttle(node, pace, (handled, Duration::ZERO), started_at).await;
+        throttle(&node.clock, pace, (handled, Duration::ZERO), started_at).await;
     }
 }
 
 /// Archives records that are about to lose their outcome or to be removed. Returns whether they may be.
 async fn archived(node: &Node, page: &Page) -> bool {
     let Some(archive) = &node.archive else { return true };
-    let now = node.at(page.now);
+    let now = node.clock.at(page.now);
     let loses_data = |record: &Record| matches!(machine::due(record, now), Due::Expire | Due::Purge);
     let records = page.items.iter().filter_map(|item| item.record().map(|record| (item.id, record)));
     let batch: Vec<_> = records
@@ -219,7 +220,7 @@ async fn chunk(node: &Arc<Node>, page: &Page, swept: &mut SweepReport) -> Durati
             Done::SomebodyElse => {}
         }
     }
-    let (judged, records) = (node.at(now), page.items.iter().filter_map(Item::record));
+    let (judged, records) = (node.clock.at(now), page.items.iter().filter_map(Item::record));
     let is_late = |record: &&Record| match machine::due(record, judged) {
         Due::Nothing => false,
         // Without a reconciler, only an operator can resolve it: the sweeper is not behind.
@@ -321,12 +322,16 @@ fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
     }
 }
 
+fn pace_of(node: &Node) -> Pace {
+    Pace::new(&node.settings.sweep, node.store.capabilities().kept_in_memory)
+}
+
 /// Pauses for as long as the records were handled too fast; they were overdue by `lag`.
-async fn throttle(node: &Node, pace: Pace, (handled, lag): (usize, Duration), started_at: Duration) {
-    let took = node.clock.uptime().saturating_sub(started_at);
+async fn throttle(clock: &NodeClock, pace: Pace, (handled, lag): (usize, Duration), started_at: Duration) {
+    let took = clock.uptime().saturating_sub(started_at);
     let pause = pace.pause(handled, lag, took);
     // Shorter pauses are below the resolution of timers.
     if pause >= Duration::from_millis(1) {
-        node.clock.sleep(pause).await;
+        clock.sleep(pause).await;
     }
 }

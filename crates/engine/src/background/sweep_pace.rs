@@ -1,6 +1,6 @@
 //! How fast the sweeper works: its configured rate, and up to eight times as fast where it has to catch up.
 
-use crate::node::Node;
+use crate::settings::Sweep;
 use std::time::Duration;
 
 /// How many times the configured rate a sweeper that is behind may reach.
@@ -19,12 +19,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn of(node: &Node) -> Self {
-        let sweep = &node.settings.sweep;
+    /// `is_in_memory`: the store keeps its records in memory.
+    pub(crate) fn new(sweep: &Sweep, is_in_memory: bool) -> Self {
         Self {
             per_second: sweep.records_per_second_max.max(1),
             usual_lag: (sweep.every * USUAL_ROUNDS).max(USUAL_LAG_MIN),
-            catches_up: node.store.capabilities().kept_in_memory,
+            catches_up: is_in_memory,
         }
     }
 

@@ -137,6 +137,6 @@ async fn is_done(
     change: Change<&semel_core::record::Record>,
 ) -> Result<bool, Error> {
     let late = || Err(Error::new(Kind::Ambiguous, "waiting for the store to write an entry of its own"));
-    let written = node.within(node.settings.request_timeout(), node.store.write(id, change)).await;
+    let written = node.clock.within(node.settings.request_timeout(), node.store.write(id, change)).await;
     Ok(matches!(written.unwrap_or_else(late)?, Written::Done { .. }))
 }

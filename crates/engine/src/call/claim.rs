@@ -130,7 +130,7 @@ async fn claim_at_location(
     let command = located.command;
     // If nothing was read, try an insert first.
     let mut looked = located.reading.is_some();
-    let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.now()));
+    let mut reading = located.reading.clone().unwrap_or_else(|| Reading::nothing(node.clock.now()));
     for _ in 0..ROUNDS_MAX {
         // Check all of them: a claim whose answer was lost may have arrived and caused the next refusal.
         if let Some(claim) = applied_claim(by, lost_claims, command.id, &reading) {
@@ -187,7 +187,7 @@ async fn claim_at_location(
         match put.map_err(|error| if is_first { error } else { error.after_another() })? {
             Ok(claim) => return Ok(Some(claim)),
             Err(Retry::Locate) if recognised.view.outgoing.is_some() => return Ok(None),
-            Err(Retry::Locate) => reading = Reading::nothing(node.now()),
+            Err(Retry::Locate) => reading = Reading::nothing(node.clock.now()),
             Err(Retry::From(shown)) => reading = shown,
         }
     }
@@ -264,7 +264,7 @@ async fn put(
 /// A claim that was in the store at `now`.
 fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
     // If the time was replaced during the claim, its dates are invalid.
-    let is_held = machine::is_held(&record, by.node.at(now));
+    let is_held = machine::is_held(&record, by.node.clock.at(now));
     let ownership = Ownership::new(Arc::clone(by.node), id, record, by.started_at, by.recognised.intent.seal);
     // If the claim took so long that its lease is over, a later attempt with a higher fence may have come and been
     // purged. This owner can report that nothing was sent.
@@ -322,7 +322,7 @@ async fn give_all_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
         let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // A claim that cannot be given back must not block the others for ever.
-        if node.within(node.settings.request_timeout(), &mut abandoned).await.is_none() {
+        if node.clock.within(node.settings.request_timeout(), &mut abandoned).await.is_none() {
             drop(permit);
             abandoned.await;
         }

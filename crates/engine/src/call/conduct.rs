@@ -178,7 +178,7 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
     // Nothing may be sent from here on, so the work may continue if it only waits for an answer.
     ownership.close();
     let ended = match ended {
-        None if ownership.may_await_answer() => node.within(LATE_ANSWER_MAX, work).await,
+        None if ownership.may_await_answer() => node.clock.within(LATE_ANSWER_MAX, work).await,
         ended => ended,
     };
     match ended {
@@ -196,10 +196,10 @@ async fn settle<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Re
     }
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
-    let repeatable = || reply::is_repeatable(node, &ownership.record());
+    let repeatable = || reply::is_repeatable(&node.clock, &ownership.record());
     let kept = node.sealed_ending(ownership, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
-    let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
+    let Some(finished) = node.clock.within(node.settings.finish_wait, &mut finish).await else {
         let request_outcome = RequestOutcome::Ran(Ran {
             ending: ending.clone(),
             stored: None,
@@ -236,7 +236,7 @@ fn concluded<L>(
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             let since = ownership.held_since();
             node.cache.keep(ownership.id, &record, since);
-            let answered = reply::stored(node, &record);
+            let answered = reply::stored(&node.clock, &record);
             let stored = StoredRecord { id: ownership.id, record };
             running_entry.show(Progress::Ended { stored, since });
             ran(answered).unwrap_or_else(|| unknown(ownership))
@@ -282,7 +282,7 @@ pub(crate) fn report_fenced(
 async fn in_doubt<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Reply<L>, why: &str) {
     let (node, ending) = (&ownership.node, Ending::InDoubt);
     let mut finish = pin!(ownership.finish(ending.clone(), why));
-    let Some(finished) = node.within(node.settings.finish_wait, &mut finish).await else {
+    let Some(finished) = node.clock.within(node.settings.finish_wait, &mut finish).await else {
         answer(reply, &ownership.record(), unknown(ownership));
         let finished = finish.await;
         let _: RequestOutcome = concluded(ownership, &running_entry, &ending, finished, |_| None);
@@ -303,7 +303,7 @@ async fn give_up<L>(ownership: &Ownership, running_entry: &RunningEntry, reply: 
 
 /// The outcome of the attempt is unknown.
 pub(crate) fn unknown<L>(ownership: &Ownership) -> RequestOutcome<L> {
-    RequestOutcome::Unknown { repeatable: reply::is_repeatable(&ownership.node, &ownership.record()) }
+    RequestOutcome::Unknown { repeatable: reply::is_repeatable(&ownership.node.clock, &ownership.record()) }
 }
 
 /// Answers the caller, who may have gone away.

@@ -14,6 +14,7 @@ use crate::call::reply::{self, Subject};
 use crate::call::wait::{self, Waited, Waiter};
 use crate::node::Node;
 use crate::node::beat;
+use crate::node::clock::NodeClock;
 use crate::node::running::RunningEntry;
 use crate::node::store_id::{self, StoreId};
 use crate::node::writable::WriteRefusal;
@@ -128,15 +129,15 @@ impl Engine {
         node.tasks.close(Closing::Draining);
         let running = node.tasks.running();
         let mut cut_off = 0;
-        if !in_time(node, deadline, node.tasks.all_idle()).await {
+        if !in_time(&node.clock, deadline, node.tasks.all_idle()).await {
             cut_off = node.tasks.running();
             node.tasks.close(Closing::Now);
-            in_time(node, node.settings.finish_wait, node.tasks.idle()).await;
+            in_time(&node.clock, node.settings.finish_wait, node.tasks.idle()).await;
         }
         let unstored = node.tasks.running();
         if unstored == 0 {
             // Best effort: the others remove a silent node anyway.
-            in_time(node, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
+            in_time(&node.clock, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
         }
         ShutdownReport { running, cut_off, unstored }
     }
@@ -157,7 +158,7 @@ impl Engine {
 
     /// The status of the store's clock.
     pub fn clock_status(&self) -> ClockStatus {
-        self.node.time.status()
+        self.node.clock.trusted.status()
     }
 
     /// Whether this node trusts the store's clock, or has trusted it since its start. If not, it should get no requests:
@@ -165,7 +166,7 @@ impl Engine {
     /// machine still uses that time. Where the store has one clock for all nodes, it waits for nobody.
     pub fn has_trusted_clock(&self) -> bool {
         let is_shared = self.node.store.capabilities().clock == ClockSource::One;
-        self.node.time.has_been_trusted() && (is_shared || !self.node.time.is_watching())
+        self.node.clock.trusted.has_been_trusted() && (is_shared || !self.node.clock.trusted.is_watching())
     }
 
     /// Whether this node knows the current state of the hashing secret. If not, it claims nothing.
@@ -175,7 +176,7 @@ impl Engine {
 
     /// The store's clock as this node reads it, beside what the nodes of the store last wrote about theirs.
     pub async fn compare_clocks(&self) -> Result<ClockComparison, store::Error> {
-        let comparing = time::compare_clocks(&*self.node.store, &*self.node.clock);
+        let comparing = time::compare_clocks(&*self.node.store, &*self.node.clock.machine);
         self.node.bounded(Call::Beat, comparing).await
     }
 
@@ -188,7 +189,7 @@ impl Engine {
     /// stored. Returns the confirmed time.
     pub async fn confirm_clock(&self, who: &str, why: &str) -> Result<Time, store::Error> {
         let node = &self.node;
-        let confirming = time::confirm_clock(&*node.store, &*node.clock, who, why);
+        let confirming = time::confirm_clock(&*node.store, &*node.clock.machine, who, why);
         let confirmed = node.bounded(Call::Beat, confirming).await?;
         // Apply it in the same way as all other nodes.
         beat::beat(node).await?;
@@ -232,7 +233,7 @@ impl Engine {
     /// cannot know that, since its time may be behind that of the nodes which use the key again.
     pub(crate) fn known_outcome<L>(&self, recognised: &RecognisedIntent) -> Option<Answer<L>> {
         let node = &self.node;
-        let now = node.now_at_the_latest();
+        let now = node.clock.now_at_the_latest();
         if !now.can_claim() {
             return None;
         }
@@ -346,10 +347,10 @@ enum RunResult<L> {
 }
 
 /// Whether `ends` completed within `span`.
-async fn in_time(node: &Node, span: Duration, ends: impl Future<Output = ()>) -> bool {
+async fn in_time(clock: &NodeClock, span: Duration, ends: impl Future<Output = ()>) -> bool {
     tokio::select! {
         biased;
         () = ends => true,
-        () = node.clock.sleep(span) => false,
+        () = clock.sleep(span) => false,
     }
 }

@@ -86,7 +86,7 @@ impl Engine {
     /// The same for a record that was just looked up.
     pub fn lease_of(&self, looked: &FoundRecord, token: Token) -> Option<Lease> {
         let FoundRecord { id, record, .. } = looked;
-        let now = self.node.now_at_the_latest().at;
+        let now = self.node.clock.now_at_the_latest().at;
         (record.token() == token).then(|| self.lease_on(*id, record, self.node.clock.uptime(), now))
     }
 
@@ -230,7 +230,7 @@ async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, Request
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });
             node.cache.keep(ownership.id, &record, ownership.held_since());
-            Ok(reply::stored(node, &record))
+            Ok(reply::stored(&node.clock, &record))
         }
         Finished::Overtaken(reading) => Err(overtaken(ownership, &ending, &reading)),
         Finished::Never => Err(unknown(ownership)),

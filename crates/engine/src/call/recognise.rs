@@ -171,7 +171,7 @@ pub(crate) async fn locate<'c, 'a>(
     commands: &'c Commands<'a>,
 ) -> Result<Located<'c, 'a>, Error> {
     let dating = |reading: &mut Reading, asked| node.date(&mut reading.now, asked);
-    let located = secrets::locate(&*node.store, view, &*node.clock, &dating, commands);
+    let located = secrets::locate(&*node.store, view, &*node.clock.machine, &dating, commands);
     if view.outgoing.is_none() {
         return located.await.map_err(Error::Secrets);
     }

@@ -2,6 +2,7 @@
 
 use crate::call::answer::{Answer, Replayed, RequestOutcome, Stored};
 use crate::node::Node;
+use crate::node::clock::NodeClock;
 use crate::observe::{Event, Refused};
 use semel_core::id::{CallerHash, CommandId, OperationId};
 use semel_core::machine::{self, Command, Found, Reply};
@@ -43,7 +44,7 @@ pub(crate) fn request_outcome<L>(
         (Reply::Replay(outcome), Found::Record(record)) => {
             node.observe(&Event::Replayed { operation: subject.operation });
             let outcome = node.opened(subject.id, subject.operation_id, outcome);
-            RequestOutcome::Replayed(Replayed { outcome, stored: stored(node, record) })
+            RequestOutcome::Replayed(Replayed { outcome, stored: stored(&node.clock, record) })
         }
         // Only a record has an outcome to replay.
         (Reply::InProgress | Reply::Replay(_), _) => {
@@ -53,7 +54,7 @@ pub(crate) fn request_outcome<L>(
         (Reply::Unknown, found) => {
             refused(Refused::Unknown);
             node.reconcilers.queue_probe(subject.id, subject.operation);
-            let repeatable = matches!(found, Found::Record(record) if is_repeatable(node, record));
+            let repeatable = matches!(found, Found::Record(record) if is_repeatable(&node.clock, record));
             RequestOutcome::Unknown { repeatable }
         }
         (Reply::Mismatch, _) => {
@@ -70,7 +71,7 @@ pub(crate) fn request_outcome<L>(
         }
         (Reply::ClockNotTrusted, _) => {
             refused(Refused::ClockNotTrusted);
-            let retry_after = node.time.retry_after(node.clock.uptime());
+            let retry_after = node.clock.trusted.retry_after(node.clock.uptime());
             RequestOutcome::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
         }
         (Reply::Unreadable, _) => {
@@ -82,13 +83,13 @@ pub(crate) fn request_outcome<L>(
 }
 
 /// Whether a retry can resolve a doubt about this record, at the latest possible time.
-pub(crate) fn is_repeatable(node: &Node, record: &Record) -> bool {
-    machine::may_repeat(record, node.now_at_the_latest())
+pub(crate) fn is_repeatable(clock: &NodeClock, record: &Record) -> bool {
+    machine::may_repeat(record, clock.now_at_the_latest())
 }
 
 /// The record's state and expiry.
-pub(crate) fn stored(node: &Node, record: &Record) -> Stored {
-    let expires_at = machine::expires_at(record, node.now_at_the_latest());
+pub(crate) fn stored(clock: &NodeClock, record: &Record) -> Stored {
+    let expires_at = machine::expires_at(record, clock.now_at_the_latest());
     Stored { state: record.state_name(), expires_at }
 }
 

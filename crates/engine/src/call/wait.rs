@@ -67,7 +67,7 @@ pub(crate) async fn for_local<L>(
                 // Only a valid lease guarantees that the record is current: after it, somebody may have taken over
                 // and ended the attempt.
                 let is_certain = matches!(progress, Progress::Running(_))
-                    && machine::is_held(record, node.now_at_the_latest());
+                    && machine::is_held(record, node.clock.now_at_the_latest());
                 match (reply, is_certain) {
                     (Reply::InProgress, _) if !waited => {}
                     (_, true) => return Waited::Answered(answer(node, command, *id, record, reply)),
@@ -78,7 +78,7 @@ pub(crate) async fn for_local<L>(
                 // Only a final outcome that has not expired is certainly still stored: the process may have been
                 // suspended since. Before this caller asked, another node may have erased it, or used the key again
                 // if this one's time is behind.
-                let now = node.now_at_the_latest();
+                let now = node.clock.now_at_the_latest();
                 let may_keep = now.can_claim() && node.cache.may_keep(*since, node.clock.uptime());
                 if (*since >= asked || may_keep) && reply::is_kept(record) {
                     let reply = machine::attend(Found::Record(record), command, now);
@@ -113,14 +113,14 @@ pub(crate) async fn for_remote<L>(
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     let mut changed = node.store.changed(id);
     if changed.is_some()
-        && machine::attend(reading.found(), command, node.at(reading.now)) == Reply::InProgress
+        && machine::attend(reading.found(), command, node.clock.at(reading.now)) == Reply::InProgress
     {
         // It may have changed before the subscription.
         since = node.clock.uptime();
         reading = node.get(id).await?;
     }
     loop {
-        let reply = machine::attend(reading.found(), command, node.at(reading.now));
+        let reply = machine::attend(reading.found(), command, node.clock.at(reading.now));
         if reply != Reply::InProgress || node.clock.uptime() >= until {
             show_end(running_entry, (id, since), &reading, reply);
             return Ok(reply::answer(node, &Subject::under(id, command), reading.found(), reply));

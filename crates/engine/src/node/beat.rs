@@ -11,13 +11,13 @@ use semel_core::store::{Error, Kind};
 /// Updates the clock watch, writes the time, and reads what others wrote.
 pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
     let asked = node.clock.uptime();
-    let (shown, received) = node.clock_time().await.inspect_err(|_| node.time.missed_read())?;
+    let (shown, received) = node.clock_time().await.inspect_err(|_| node.clock.trusted.missed_read())?;
     let report = |change| node.clock_changed(change);
     let exchange = TimeExchange {
         store: &*node.store,
-        clock: &*node.clock,
-        time: &node.time,
-        heartbeat: &node.heartbeat,
+        clock: &*node.clock.machine,
+        time: &node.clock.trusted,
+        heartbeat: &node.clock.heartbeat,
         settings: &node.settings.clock,
         report: &report,
     };
@@ -26,7 +26,7 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
         Ok(true) => node.wrote(WriteSubject::Setting, received, Ok(())),
         Ok(false) => {}
         Err(error) => {
-            node.time.missed_read();
+            node.clock.trusted.missed_read();
             node.wrote(WriteSubject::Setting, received, Err(error));
         }
     }
@@ -40,13 +40,13 @@ pub(crate) async fn beat(node: &Node) -> Result<(), Error> {
 /// may be unable to give the claim back.
 pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
     let started_at = node.clock.uptime();
-    if !node.time.has_to_catch_up(started_at) {
+    if !node.clock.trusted.has_to_catch_up(started_at) {
         return Ok(());
     }
     let late = || Error::new(Kind::Unavailable, "waiting to read the time of other nodes");
     let asking = async {
-        let mut tried_at = node.heartbeat.caught_up.lock().await;
-        if !node.time.has_to_catch_up(node.clock.uptime()) {
+        let mut tried_at = node.clock.heartbeat.caught_up.lock().await;
+        if !node.clock.trusted.has_to_catch_up(node.clock.uptime()) {
             return Ok(());
         }
         if *tried_at >= started_at {
@@ -57,5 +57,5 @@ pub(crate) async fn catch_up(node: &Node) -> Result<(), Error> {
         caught_up
     };
     // A request waits for this. The next one tries again.
-    node.within(node.settings.request_timeout(), asking).await.unwrap_or_else(|| Err(late()))
+    node.clock.within(node.settings.request_timeout(), asking).await.unwrap_or_else(|| Err(late()))
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod beat;
 pub(crate) mod cache;
+pub(crate) mod clock;
 pub(crate) mod loss;
 pub(crate) mod ownership;
 mod probe_queue;
@@ -16,6 +17,7 @@ pub(crate) mod writable;
 
 use crate::archive::Archive;
 use crate::node::cache::Cache;
+use crate::node::clock::NodeClock;
 use crate::node::loss::LossWatch;
 use crate::node::ownership::Ownership;
 use crate::node::reconcilers::Reconcilers;
@@ -25,14 +27,13 @@ use crate::node::store_id::StoreId;
 use crate::node::writable::{StatusChange, WriteSubject, WriteWatch};
 use crate::observe::{Call, Event, Observer};
 use crate::quota::Keepers;
-use crate::runtime::clock::{Clock, within};
 use crate::runtime::random::Random;
 use crate::runtime::spawn::Spawn;
 use crate::runtime::tasks::Tasks;
 use crate::sealing::{KeyRing, Seal};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
-use crate::time::{ClockChange, Heartbeat, TrustedTime};
+use crate::time::ClockChange;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{Stamp, Verdict};
@@ -50,15 +51,13 @@ const PARTS_TRIED_MAX: u8 = 8;
 /// The shared state of one engine.
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: NodeClock,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) spawn: Arc<dyn Spawn>,
     pub(crate) observer: Arc<dyn Observer>,
     /// This node's name in the history of records.
     pub(crate) name: Arc<str>,
     pub(crate) settings: Settings,
-    pub(crate) time: TrustedTime,
-    pub(crate) heartbeat: Heartbeat,
     /// Whether the store accepts writes.
     pub(crate) writes: WriteWatch,
     /// Whether the store has lost data.
@@ -91,31 +90,16 @@ impl Node {
         }
     }
 
-    /// The store's time, the earliest that it can be.
-    pub(crate) fn now(&self) -> Time {
-        self.time.earliest(self.clock.uptime()).at
-    }
-
-    /// The store's time, at the latest.
-    pub(crate) fn now_at_the_latest(&self) -> Now {
-        self.time.latest(self.clock.uptime())
-    }
-
-    /// The moment of an answer, and how far it is trusted.
-    pub(crate) fn at(&self, at: Time) -> Now {
-        self.time.at(at, self.clock.uptime())
-    }
-
     /// The status of the clock has changed.
     pub(crate) fn clock_changed(&self, change: ClockChange) {
         if matches!(change, ClockChange::Plausible | ClockChange::Confirmed | ClockChange::Followed { .. }) {
-            self.time.look_for_future_dates();
+            self.clock.trusted.look_for_future_dates();
         }
         self.observe(&Event::Clock(change));
     }
 
     pub(crate) fn stamp<'a>(&'a self, now: Time, why: &'a str) -> Stamp<'a> {
-        Stamp::new(self.at(now), &self.name, why)
+        Stamp::new(self.clock.at(now), &self.name, why)
     }
 
     pub(crate) fn fresh_token(&self) -> Token {
@@ -242,7 +226,7 @@ impl Node {
     /// Checks that no part of the store is lost.
     pub(crate) async fn check_store(&self) {
         let asked = self.clock.uptime();
-        match self.within(self.settings.store_timeout, self.store.check()).await {
+        match self.clock.within(self.settings.store_timeout, self.store.check()).await {
             // Without a view, the settings may be what is lost.
             Some(Ok(())) if self.secrets.view().is_ok() && self.loss.intact(asked) => {
                 self.observe(&Event::StoreIntact);
@@ -289,12 +273,12 @@ impl Node {
 
     /// Records the store's time from an answer to a call at `asked`, and replaces it by the node's trusted time.
     pub(crate) fn date(&self, time: &mut Time, asked: Duration) -> Now {
-        let (at, change) = self.time.note(*time, asked, self.clock.uptime());
+        let (at, change) = self.clock.trusted.note(*time, asked, self.clock.uptime());
         *time = at;
         if let Some(change) = change {
             self.clock_changed(change);
         }
-        self.at(at)
+        self.clock.at(at)
     }
 
     /// A call to the store with a timeout and an event. A call that times out may still be carried out, so its error
@@ -311,7 +295,7 @@ impl Node {
             }
             Call::Due | Call::Count | Call::Page | Call::Beat => self.settings.store_timeout,
         };
-        let result = self.within(timeout, answer).await.unwrap_or_else(|| {
+        let result = self.clock.within(timeout, answer).await.unwrap_or_else(|| {
             Err(store::Error::new(Kind::Ambiguous, format!("waiting for the answer to {}", call.name())))
         });
         let took = self.clock.uptime().saturating_sub(asked);
@@ -320,11 +304,6 @@ impl Node {
             self.note_loss(error);
         }
         result
-    }
-
-    /// The result of `future`, or `None` after `span`. Sets a timer only if the future is not ready immediately.
-    pub(crate) async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
-        within(&*self.clock, span, future).await
     }
 }
 

@@ -145,8 +145,8 @@ impl Ownership {
         let held_for = uptime.saturating_sub(held_since);
         // If this node's time may be outdated, others may judge the lease differently.
         !closed
-            && !self.node.time.is_out_of_touch(uptime)
-            && machine::may_send(&self.record(), self.token, self.node.now_at_the_latest(), held_for)
+            && !self.node.clock.trusted.is_out_of_touch(uptime)
+            && machine::may_send(&self.record(), self.token, self.node.clock.now_at_the_latest(), held_for)
     }
 
     /// Nothing may be sent from here on, not even by a clone of the attempt.
@@ -206,7 +206,8 @@ impl Ownership {
     }
 
     pub(crate) async fn renew(&self) -> Result<Arc<Record>, WriteError> {
-        self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, self.node.at(now))).await
+        self.write(&mut Vec::new(), |record, now| machine::renew(record, self.token, self.node.clock.at(now)))
+            .await
     }
 
     /// Completes when no write of this owner is running.
@@ -284,14 +285,14 @@ impl Ownership {
     /// When to renew the lease: after a third of its duration, judged by the latest possible time.
     pub(crate) fn renewal_due_in(&self) -> Duration {
         let record = self.record();
-        let left = machine::lease_left(&record, self.node.now_at_the_latest().at);
+        let left = machine::lease_left(&record, self.node.clock.now_at_the_latest().at);
         left.saturating_sub(record.policy().lease / 3 * 2)
     }
 
     fn lease_is_short(&self) -> bool {
         let record = self.record();
         record.lease_until().is_some()
-            && machine::lease_left(&record, self.node.now()) < record.policy().lease / 2
+            && machine::lease_left(&record, self.node.clock.now()) < record.policy().lease / 2
     }
 
     /// Gives up the attempt before anything was sent.
@@ -313,7 +314,7 @@ impl Ownership {
         // If this fails, an ending is still stored, but nothing may be sent.
         drop(beat::catch_up(&self.node).await);
         let started_at = self.node.clock.uptime();
-        let mut now = self.node.now();
+        let mut now = self.node.clock.now();
         let mut shown: Option<Reading> = None;
         for _ in 0..ROUNDS_MAX {
             let record = self.record();

@@ -43,7 +43,7 @@ impl fmt::Debug for StoreId {
 /// The ID of the node's store, which gets one if it has none.
 pub(crate) async fn learn(node: &Node) -> Result<StoreId, store::Error> {
     // Reading needs no lock, so it works while the caller has an open transaction on the store's file.
-    let settings = node.within(node.settings.store_timeout, node.store.settings()).await;
+    let settings = node.clock.within(node.settings.store_timeout, node.store.settings()).await;
     if let Some(Ok(settings)) = settings
         && let Some((_, stored)) = settings.into_iter().find(|(name, _)| name == NAME)
     {
@@ -55,6 +55,7 @@ pub(crate) async fn learn(node: &Node) -> Result<StoreId, store::Error> {
         tries += 1;
         let asked = node.store.set(NAME, None, Some(&drawn));
         let set = node
+            .clock
             .within(node.settings.store_timeout, asked)
             .await
             .unwrap_or_else(|| Err(store::Error::new(Kind::Ambiguous, "reading the store's ID")));

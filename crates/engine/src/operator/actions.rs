@@ -72,12 +72,12 @@ impl Engine {
         let (now, item) = self.node.find(operation_id).await?;
         let item = item.ok_or(OperatorError::NotFound)?;
         let record = item.record().cloned().ok_or(OperatorError::Unreadable)?;
-        Ok(FoundRecord { id: item.id, record, now: self.node.at(now) })
+        Ok(FoundRecord { id: item.id, record, now: self.node.clock.at(now) })
     }
 
     /// The engine's current time, and how far it is trusted.
     pub fn now(&self) -> Now {
-        self.node.at(self.node.now())
+        self.node.clock.at(self.node.clock.now())
     }
 
     /// The outcome of a record, unsealed: the replayed one, or the answer of the last attempt without effect. An
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     async fn scrub_store(&self) -> Remnants {
-        match self.node.within(self.node.settings.store_timeout, self.node.store.scrub()).await {
+        match self.node.clock.within(self.node.settings.store_timeout, self.node.store.scrub()).await {
             Some(Ok(remnants)) => remnants,
             Some(Err(error)) => Remnants::MayRemain(format!("in the store's files: {error}")),
             None => Remnants::MayRemain("in the store's files, which it is still cleaning".to_owned()),
@@ -253,7 +253,7 @@ impl Engine {
                 // It may have been stored and replaced since: what is there now may be another attempt.
                 return Err(error.into());
             }
-            looked.now = self.node.at(reading.now);
+            looked.now = self.node.clock.at(reading.now);
             looked.record = match reading.entry {
                 None => return Err(OperatorError::NotFound),
                 Some(_) => reading.record().cloned().ok_or(OperatorError::Unreadable)?,

@@ -65,7 +65,7 @@ impl LocalCommand {
             Seal::Off => ending.clone(),
             _ => mapped(ending.clone(), |outcome| node.sealed(attempt.id, outcome)),
         };
-        let mut stamp = node.stamp(node.now().max(attempt.claim.next.created_at()), "");
+        let mut stamp = node.stamp(node.clock.now().max(attempt.claim.next.created_at()), "");
         if let Some(who) = &self.recognised.intent.claimed_by {
             stamp.who = who;
         }
@@ -102,7 +102,8 @@ impl LocalCommand {
             LocalEnding::Refused(outcome) => Ending::FailedReplayable(outcome),
         };
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
-        let ran = Ran { ending, stored: Some(reply::stored(node, &record)), attempt, repeatable, local: () };
+        let ran =
+            Ran { ending, stored: Some(reply::stored(&node.clock, &record)), attempt, repeatable, local: () };
         let answer = Answer { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
         self.answered(&answer);
         answer
@@ -118,7 +119,7 @@ impl LocalCommand {
 
     /// What the entry under the [ID of these writes](LocalWrites::id), read now, shows of their commit.
     pub fn landing(&self, writes: &LocalWrites, found: Found<'_>) -> Landing {
-        machine::local_landing(&writes.write, found, self.node.now_at_the_latest())
+        machine::local_landing(&writes.write, found, self.node.clock.now_at_the_latest())
     }
 
     /// The attempt's transaction was rolled back.

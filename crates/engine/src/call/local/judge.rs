@@ -171,7 +171,7 @@ impl LocalCommand {
     /// The record that a marker may replace: its retention is over, and commands are moving to the new secret.
     fn room_for_marker(&self, stage: Stage, reading: &Reading) -> Option<Unchanged> {
         let record = reading.record().filter(|_| stage == Stage::Moving)?;
-        machine::purge(record, self.node.at(reading.now)).ok()
+        machine::purge(record, self.node.clock.at(reading.now)).ok()
     }
 
     async fn attempt(

@@ -111,7 +111,7 @@ impl Patience {
 
     /// The result of `future`, or `None` after `span`.
     pub async fn within<T>(&self, span: Duration, future: impl Future<Output = T>) -> Option<T> {
-        self.node.within(span, future).await
+        self.node.clock.within(span, future).await
     }
 
     /// The result of `future`, or `None` after the [store's timeout](Self::store_timeout).
