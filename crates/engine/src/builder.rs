@@ -10,11 +10,10 @@ use crate::call::engine::Engine;
 use crate::node::Node;
 use crate::node::cache::Cache;
 use crate::node::clock::NodeClock;
-use crate::node::loss::LossWatch;
 use crate::node::reconcilers::{Reconcile, Reconcilers};
 use crate::node::renewer::Renewer;
 use crate::node::running::Running;
-use crate::node::writable::WriteWatch;
+use crate::node::store_access::StoreAccess;
 use crate::observe::{Event, Observer, Unobserved};
 use crate::quota::{Keepers, Quotas, QuotasError};
 use crate::runtime::clock::{Clock, SystemClock};
@@ -30,7 +29,7 @@ use semel_core::store::{self, Counting, Kind, Store};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 
 /// How long a new engine waits for its store, in multiples of the timeout of a single call.
 const PATIENCE: u32 = 3;
@@ -202,17 +201,23 @@ impl Builder {
             TrustedTime::start(clock, boot.as_deref(), remembered, (shown, asked, received));
         let cache = Cache::new(self.settings.cache_bytes_max);
         let renewer = Renewer::begin(Arc::clone(&self.clock), &*spawn);
+        let clock = Arc::new(NodeClock { machine: self.clock, trusted, heartbeat });
+        let settings = Arc::new(self.settings);
+        let store = StoreAccess::new(
+            self.store,
+            Arc::clone(&clock),
+            Arc::clone(&settings),
+            Arc::clone(&self.observer),
+            Arc::clone(&secrets),
+        );
         let node = Arc::new(Node {
-            store: self.store,
-            clock: NodeClock { machine: self.clock, trusted, heartbeat },
+            store,
+            clock,
             random: self.random,
             spawn,
             observer: self.observer,
             name,
-            settings: self.settings,
-            writes: WriteWatch::default(),
-            loss: LossWatch::default(),
-            store_id: OnceCell::new(),
+            settings,
             running: Arc::new(Running::default()),
             renewer,
             giving_back: Semaphore::new(GIVE_BACK_AT_ONCE_MAX),
@@ -229,10 +234,12 @@ impl Builder {
             if let Some(node) = alarmed.upgrade() {
                 match refreshed {
                     Ok(()) => node.observe(&Event::SecretsCurrent),
-                    Err(secrets::Error::Store(lost)) if lost.kind() == Kind::DataLost => node.note_loss(lost),
+                    Err(secrets::Error::Store(lost)) if lost.kind() == Kind::DataLost => {
+                        node.store.note_loss(lost);
+                    }
                     Err(error @ secrets::Error::WentBack) => {
                         let context = "reading the state of the hashing secret";
-                        node.note_loss(
+                        node.store.note_loss(
                             &store::Error::new(Kind::DataLost, context).because(error.to_string()),
                         );
                     }
@@ -241,10 +248,10 @@ impl Builder {
             }
         }));
         if let Some(change) = change {
-            node.clock_changed(change);
+            node.store.clock_changed(change);
         }
         // If the caller drops this, no task is left: those that start before the last wait would go on.
-        let is_accepted = write_probe::first(&node).await;
+        let is_accepted = write_probe::first(&node.store).await;
         heartbeat::begin(&node).await;
         write_probe::begin(&node, is_accepted);
         sweep::begin(&node);

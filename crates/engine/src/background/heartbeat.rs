@@ -13,8 +13,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Starts the heartbeat with a first beat now, so that even a short process leaves a mark.
 pub(crate) async fn begin(node: &Arc<Node>) {
     // A failed call has its own event; the next beat tries again.
-    let mut last = beat(node).await.is_ok();
-    node.check_store().await;
+    let mut last = beat(&node.store).await.is_ok();
+    node.store.check().await;
     let beating = Arc::clone(node);
     node.spawn.spawn(Box::pin(async move {
         let node = beating;
@@ -27,9 +27,9 @@ pub(crate) async fn begin(node: &Arc<Node>) {
             tokio::select! {
                 biased;
                 () = node.tasks.closed(Closing::Draining) => return,
-                beat = beat(&node) => last = beat.is_ok(),
+                beat = beat(&node.store) => last = beat.is_ok(),
             }
-            node.check_store().await;
+            node.store.check().await;
         }
     }));
 }

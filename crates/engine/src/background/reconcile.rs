@@ -6,6 +6,7 @@
 use crate::node::Node;
 use crate::node::clock::NodeClock;
 use crate::node::reconcilers::{Case, Finding, Probing};
+use crate::node::store_access::StoreAccess;
 use crate::observe::{Event, Resolver};
 use crate::runtime::tasks::Closing;
 use crate::settings::Probe;
@@ -59,7 +60,7 @@ impl Drop for Open {
 
 /// Probes one record, if it is still unknown, and stores the verdict.
 async fn ask(node: &Arc<Node>, id: CommandId) {
-    let Ok(reading) = node.get(id).await else { return };
+    let Ok(reading) = node.store.get(id).await else { return };
     let now = node.clock.at(reading.now);
     if !now.can_claim() {
         // Nothing can be dated: neither the verdict nor the next probe.
@@ -72,7 +73,7 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     if reading.now < from {
         // The next request can resolve it. Probe only after that is no longer allowed.
         if next_probe_at.is_none_or(|at| at < from) {
-            plan(node, id, record, Some(from)).await;
+            plan(&node.store, id, record, Some(from)).await;
         }
         return;
     }
@@ -86,7 +87,7 @@ async fn ask(node: &Arc<Node>, id: CommandId) {
     // one pause.
     let (now, asked) = (reading.now, node.clock.uptime());
     let next = next_probe(pace, since.max(from), probes, now);
-    let Some(record) = postpone(node, id, record, next, now).await else { return };
+    let Some(record) = postpone(&node.store, id, record, next, now).await else { return };
     let operation_id = record.operation_id();
     let record = Arc::new(record);
     let case = Case { operation_id, record: Arc::clone(&record) };
@@ -124,13 +125,13 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
             Err(refusal @ Refusal::QuietUntil(_)) => {
                 let (planned, at) = (next_probe_at(&record), refusal.retry_at());
                 if planned.is_none() || planned > at {
-                    plan(node, id, &record, at).await;
+                    plan(&node.store, id, &record, at).await;
                 }
                 return;
             }
             Err(_) => return,
         };
-        let reading = match node.write(id, &write).await {
+        let reading = match node.store.write(id, &write).await {
             Ok(Written::Done { .. }) => {
                 let (operation_id, state) = (record.operation_id(), write.next.state_name());
                 let (operation, by) = (record.operation(), Resolver::Reconciler);
@@ -151,24 +152,24 @@ async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdic
 
 /// Postpones the next probe, which makes this node the one that asks now.
 async fn postpone(
-    node: &Arc<Node>,
+    store: &StoreAccess,
     id: CommandId,
     record: &Record,
     next_probe_at: Option<Time>,
     now: Time,
 ) -> Option<Record> {
     let write = machine::postpone(record, next_probe_at, now).ok()?;
-    match node.write(id, &write).await {
+    match store.write(id, &write).await {
         Ok(Written::Done { .. }) => Some(write.next),
         Ok(Written::Refused(_)) | Err(_) => None,
     }
 }
 
 /// Moves the time of the next probe without a probe.
-async fn plan(node: &Arc<Node>, id: CommandId, record: &Record, next_probe_at: Option<Time>) {
+async fn plan(store: &StoreAccess, id: CommandId, record: &Record, next_probe_at: Option<Time>) {
     if let Ok(write) = machine::plan_probe(record, next_probe_at) {
         // Refused or failed: another node has moved it, or it is due again in the sweeper's next round.
-        let _ = node.write(id, &write).await;
+        let _ = store.write(id, &write).await;
     }
 }
 

@@ -10,6 +10,7 @@ use crate::background::sweep_pace::Pace;
 use crate::node::Node;
 use crate::node::beat;
 use crate::node::clock::NodeClock;
+use crate::node::store_access::StoreAccess;
 use crate::observe::{Event, SweepReport};
 use crate::runtime::tasks::Closing;
 use futures_util::future::join_all;
@@ -78,7 +79,7 @@ pub(crate) fn begin(node: &Arc<Node>) {
 /// Handles every due record within `scope` once.
 pub(crate) async fn sweep(node: &Arc<Node>, scope: SweepScope) -> Result<SweepReport, store::Error> {
     let mut swept = SweepReport::default();
-    beat::catch_up(node).await?;
+    beat::catch_up(&node.store).await?;
     let now = node.clock.at(node.clock.now());
     if !now.can_judge_leases() {
         swept.stopped = true;
@@ -109,7 +110,7 @@ async fn sweep_due(node: &Arc<Node>, scope: SweepScope, swept: &mut SweepReport)
     let (mut after, mut began_at) = (None::<Cursor>, None::<Time>);
     loop {
         let started_at = node.clock.uptime();
-        let mut page = node.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        let mut page = node.store.due(after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         let listed = page.items.len();
         let last = page.items.last().and_then(Item::record).and_then(Record::due_at);
         // What falls due meanwhile is left to the next round, which also tries again what this one could not settle.
@@ -165,7 +166,7 @@ async fn sweep_state(
     let mut after: Option<Cursor> = None;
     loop {
         let started_at = node.clock.uptime();
-        let page = node.page(&filter, after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
+        let page = node.store.page(&filter, after.as_ref(), node.settings.sweep.chunk.max(1)).await?;
         let now = node.clock.at(page.now);
         let is_due = |item: &Item| item.record().is_some_and(|it| machine::due(it, now) != Due::Nothing);
         let (handled, next) = (page.items.len(), page.next);
@@ -253,14 +254,14 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
         Due::Nothing => Done::SomebodyElse,
         Due::Probe => {
             if !node.reconcilers.queue_probe(item.id, record.operation()) {
-                set_aside(node, item.id, record, now).await;
+                set_aside(&node.store, item.id, record, now).await;
             }
             Done::ToProbe
         }
         Due::Lapsed => {
             let stamp = node.stamp(now, machine::LAPSED);
             let Ok(write) = machine::lapse(record, stamp) else { return Done::SomebodyElse };
-            let done = swap(node, item.id, &write, Done::Lapsed).await;
+            let done = swap(&node.store, item.id, &write, Done::Lapsed).await;
             if matches!(done, Done::Lapsed) {
                 node.observe_lapse(&write.next);
             }
@@ -269,22 +270,26 @@ async fn handle(node: &Arc<Node>, item: &Item, now: Time, may_go: bool) -> Done 
         Due::Redate => {
             let stamp = node.stamp(now, REDATED);
             let Ok(write) = machine::redate(record, stamp) else { return Done::SomebodyElse };
-            swap(node, item.id, &write, Done::Redated).await
+            swap(&node.store, item.id, &write, Done::Redated).await
         }
         Due::Extend => {
             let stamp = node.stamp(now, EXTENDED);
             let Ok(write) = machine::extend(record, stamp) else { return Done::SomebodyElse };
-            swap(node, item.id, &write, Done::Extended).await
+            swap(&node.store, item.id, &write, Done::Extended).await
         }
         Due::Expire | Due::Purge if !may_go => Done::Failed,
         Due::Expire => {
             let Ok(write) = machine::expire(record, stamp) else { return Done::SomebodyElse };
-            report_expired(node, record, swap(node, item.id, &write, Done::Expired).await)
+            report_expired(node, record, swap(&node.store, item.id, &write, Done::Expired).await)
         }
         Due::Purge => {
             let Ok(expect) = machine::purge(record, stamp.now) else { return Done::SomebodyElse };
             let done = if record.state_name() == StateName::Succeeded { Done::Expired } else { Done::Purged };
-            report_expired(node, record, settled(&node.write(item.id, Change::Remove(expect)).await, done))
+            report_expired(
+                node,
+                record,
+                settled(&node.store.write(item.id, Change::Remove(expect)).await, done),
+            )
         }
     }
 }
@@ -299,19 +304,19 @@ fn report_expired(node: &Node, record: &Record, done: Done) -> Done {
 
 /// This node has no reconciler for it. Another node may have one; if no node has probed it for a while, it is postponed
 /// so that it does not delay every round. The record's history is unchanged, because there was no probe.
-async fn set_aside(node: &Arc<Node>, id: CommandId, record: &Record, now: Time) {
+async fn set_aside(store: &StoreAccess, id: CommandId, record: &Record, now: Time) {
     let overdue = record.due_at().map_or(Duration::ZERO, |due_at| now.since(due_at));
     if overdue < NOBODY_ASKED {
         return;
     }
     if let Ok(write) = machine::plan_probe(record, Some(now + SET_ASIDE)) {
         // Refused or failed: it is due again in the next round.
-        let _ = swap(node, id, &write, Done::ToProbe).await;
+        let _ = swap(store, id, &write, Done::ToProbe).await;
     }
 }
 
-async fn swap(node: &Arc<Node>, id: CommandId, write: &machine::Write, done: Done) -> Done {
-    settled(&node.write(id, write).await, done)
+async fn swap(store: &StoreAccess, id: CommandId, write: &machine::Write, done: Done) -> Done {
+    settled(&store.write(id, write).await, done)
 }
 
 fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
@@ -323,7 +328,7 @@ fn settled(result: &Result<Written, store::Error>, done: Done) -> Done {
 }
 
 fn pace_of(node: &Node) -> Pace {
-    Pace::new(&node.settings.sweep, node.store.capabilities().kept_in_memory)
+    Pace::new(&node.settings.sweep, node.store.raw.capabilities().kept_in_memory)
 }
 
 /// Pauses for as long as the records were handled too fast; they were overdue by `lag`.

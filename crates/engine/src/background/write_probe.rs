@@ -7,6 +7,7 @@
 //! a small setting, and would not notice that records are refused.
 
 use crate::node::Node;
+use crate::node::store_access::StoreAccess;
 use crate::node::writable::WriteSubject;
 use crate::observe::Call;
 use crate::probe_entry;
@@ -25,8 +26,8 @@ const ENTRIES_AT_START: u8 = 8;
 const TRIES: u32 = 3;
 
 /// The probe at the start. Returns whether the store accepted its entries.
-pub(crate) async fn first(node: &Node) -> bool {
-    probe(node, ENTRIES_AT_START).await
+pub(crate) async fn first(store: &StoreAccess) -> bool {
+    probe(store, ENTRIES_AT_START).await
 }
 
 /// Starts probing: with every heartbeat, and after failed writes. `is_accepted` is the result of the first one.
@@ -40,11 +41,11 @@ pub(crate) fn begin(node: &Arc<Node>, mut is_accepted: bool) {
                 tokio::select! {
                     biased;
                     () = node.tasks.closed(Closing::Draining) => return,
-                    () = node.writes.next_failure() => is_accepted = false,
+                    () = node.store.writes.next_failure() => is_accepted = false,
                     () = node.clock.sleep(heartbeat) => {
                         let since = node.clock.uptime().saturating_sub(heartbeat);
-                        if !node.writes.has_written_record_since(since) {
-                            is_accepted = probe_one(&node, entries.next().unwrap_or_default()).await;
+                        if !node.store.writes.has_written_record_since(since) {
+                            is_accepted = probe_one(&node.store, entries.next().unwrap_or_default()).await;
                         }
                     }
                 }
@@ -56,16 +57,16 @@ pub(crate) fn begin(node: &Arc<Node>, mut is_accepted: bool) {
                     () = node.clock.sleep(EVERY) => {}
                 }
                 // Not cancelled, because that could leave entries behind.
-                is_accepted = probe(&node, probe_entry::COUNT).await;
+                is_accepted = probe(&node.store, probe_entry::COUNT).await;
             }
         }
     }));
 }
 
 /// Inserts and removes the first `count` entries. Returns whether the store accepted them.
-async fn probe(node: &Node, count: u8) -> bool {
-    let asked = node.clock.uptime();
-    let entries = join_all((0..count).map(|entry| insert_and_remove(node, probe_entry::id(entry))));
+async fn probe(store: &StoreAccess, count: u8) -> bool {
+    let asked = store.clock.uptime();
+    let entries = join_all((0..count).map(|entry| insert_and_remove(store, probe_entry::id(entry))));
     let probed = async {
         let mut is_proven = false;
         let mut failed = None;
@@ -73,37 +74,37 @@ async fn probe(node: &Node, count: u8) -> bool {
             match result {
                 Ok(is_written) => is_proven |= is_written,
                 // The part of the store with that entry is lost, which is watched apart.
-                Err(error) if error.kind() == Kind::DataLost => node.note_loss(&error),
+                Err(error) if error.kind() == Kind::DataLost => store.note_loss(&error),
                 Err(error) => failed = Some(error),
             }
         }
         failed.map_or(Ok(is_proven), Err)
     };
-    match node.bounded(Call::Beat, probed).await {
+    match store.bounded(Call::Beat, probed).await {
         Ok(is_proven) => {
             if is_proven {
-                node.wrote(WriteSubject::Probe, asked, Ok(()));
+                store.wrote(WriteSubject::Probe, asked, Ok(()));
             }
             is_proven
         }
         Err(error) => {
-            node.wrote(WriteSubject::Probe, asked, Err(&error));
+            store.wrote(WriteSubject::Probe, asked, Err(&error));
             false
         }
     }
 }
 
 /// Inserts and removes one entry. Returns whether that went without an error; it proves nothing about the other entries.
-async fn probe_one(node: &Node, entry: u8) -> bool {
-    let asked = node.clock.uptime();
-    match insert_and_remove(node, probe_entry::id(entry)).await {
+async fn probe_one(store: &StoreAccess, entry: u8) -> bool {
+    let asked = store.clock.uptime();
+    match insert_and_remove(store, probe_entry::id(entry)).await {
         Ok(_) => true,
         Err(error) if error.kind() == Kind::DataLost => {
-            node.note_loss(&error);
+            store.note_loss(&error);
             true
         }
         Err(error) => {
-            node.wrote(WriteSubject::Probe, asked, Err(&error));
+            store.wrote(WriteSubject::Probe, asked, Err(&error));
             false
         }
     }
@@ -111,10 +112,10 @@ async fn probe_one(node: &Node, entry: u8) -> bool {
 
 /// `false` if other nodes did the same at the same time. A slow store may answer one of many calls late, which is no
 /// refusal.
-async fn insert_and_remove(node: &Node, id: CommandId) -> Result<bool, Error> {
+async fn insert_and_remove(store: &StoreAccess, id: CommandId) -> Result<bool, Error> {
     let mut last = Ok(false);
     for _ in 0..TRIES {
-        last = insert_and_remove_once(node, id).await;
+        last = insert_and_remove_once(store, id).await;
         match &last {
             Ok(true) => break,
             Err(error) if error.kind() != Kind::Ambiguous => break,
@@ -124,19 +125,19 @@ async fn insert_and_remove(node: &Node, id: CommandId) -> Result<bool, Error> {
     last
 }
 
-async fn insert_and_remove_once(node: &Node, id: CommandId) -> Result<bool, Error> {
-    let is_inserted = is_done(node, id, Change::InsertMarker).await?;
+async fn insert_and_remove_once(store: &StoreAccess, id: CommandId) -> Result<bool, Error> {
+    let is_inserted = is_done(store, id, Change::InsertMarker).await?;
     // One that a killed node left behind is removed too.
-    is_done(node, id, Change::RemoveMarker).await?;
+    is_done(store, id, Change::RemoveMarker).await?;
     Ok(is_inserted)
 }
 
 async fn is_done(
-    node: &Node,
+    store: &StoreAccess,
     id: CommandId,
     change: Change<&semel_core::record::Record>,
 ) -> Result<bool, Error> {
     let late = || Err(Error::new(Kind::Ambiguous, "waiting for the store to write an entry of its own"));
-    let written = node.clock.within(node.settings.request_timeout(), node.store.write(id, change)).await;
+    let written = store.clock.within(store.settings.request_timeout(), store.raw.write(id, change)).await;
     Ok(matches!(written.unwrap_or_else(late)?, Written::Done { .. }))
 }

@@ -11,7 +11,7 @@ use semel_core::store;
 /// A permit for a new key, or why there is none.
 pub(crate) async fn admit(node: &Node, command: &Command<'_>, intent: &Intent) -> Result<Permit, Error> {
     let now = node.clock.uptime();
-    let count = |what, at_most| -> store::Pending<'_, u64> { Box::pin(node.count(what, at_most)) };
+    let count = |what, at_most| -> store::Pending<'_, u64> { Box::pin(node.store.count(what, at_most)) };
     let Intent { address, rates, measure, .. } = intent;
     let keeper = node.quota.of(*measure);
     let admitted = keeper.admit_with(&count, rates.as_ref(), command.caller_hash, *address, now).await;

@@ -9,6 +9,7 @@ use crate::call::recognise::{self, RecognisedIntent};
 use crate::node::Node;
 use crate::node::beat;
 use crate::node::ownership::Ownership;
+use crate::node::store_access::StoreAccess;
 use crate::quota::Permit;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::tasks::Closing;
@@ -92,7 +93,7 @@ struct Claiming<'a> {
 
 /// Claims a recognised intent, or returns why it cannot be claimed.
 pub(crate) async fn claim(node: &Arc<Node>, recognised: &RecognisedIntent) -> Result<Claim, ClaimError> {
-    if let Err(error) = beat::catch_up(node).await {
+    if let Err(error) = beat::catch_up(&node.store).await {
         return Err(ClaimError { error: error.into(), lost_claims: Vec::new() });
     }
     let started_at = node.clock.uptime();
@@ -126,7 +127,7 @@ async fn claim_at_location(
 ) -> Result<Option<Claim>, Error> {
     let Claiming { node, recognised, .. } = by;
     let commands = recognised.commands();
-    let located = recognise::locate(node, &recognised.view, &commands).await?;
+    let located = recognise::locate(&node.store, &recognised.view, &commands).await?;
     let command = located.command;
     // If nothing was read, try an insert first.
     let mut looked = located.reading.is_some();
@@ -137,7 +138,7 @@ async fn claim_at_location(
             return Ok(Some(claim));
         }
         // Again, because this answer may have shown that the clock can be trusted.
-        beat::catch_up(node).await?;
+        beat::catch_up(&node.store).await?;
         let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
         let mut stamp = node.stamp(reading.now, "");
         if let Some(who) = &recognised.intent.claimed_by {
@@ -149,7 +150,7 @@ async fn claim_at_location(
             Decision::MarkUnknown(write) => (write, false),
             // Only a claim is refused; read first whether one is needed.
             Decision::Answer(Reply::ClockNotTrusted) if !looked => {
-                (reading, looked) = (node.get(command.id).await?, true);
+                (reading, looked) = (node.store.get(command.id).await?, true);
                 continue;
             }
             Decision::Answer(_) => return Ok(Some(Claim::Judged(FoundEntry { id: command.id, reading }))),
@@ -173,7 +174,7 @@ async fn claim_at_location(
         let permit = match admit(node, command, recognised, needs_permit, looked).await? {
             Admitted::Yes(permit) => permit,
             Admitted::LookFirst => {
-                (reading, looked) = (node.get(command.id).await?, true);
+                (reading, looked) = (node.store.get(command.id).await?, true);
                 continue;
             }
         };
@@ -234,7 +235,7 @@ async fn put(
     permit: Option<Permit>,
     lost_claims: &mut Vec<LostClaim>,
 ) -> Result<Result<Claim, Retry>, Error> {
-    let written = by.node.write(id, &*write).await;
+    let written = by.node.store.write(id, &*write).await;
     if let (Some(permit), true) = (permit, nothing_was_written(&written)) {
         permit.refund();
     }
@@ -249,7 +250,7 @@ async fn put(
             if run {
                 lost_claims.push(LostClaim { id, write });
             }
-            let reading = by.node.get(id).await?;
+            let reading = by.node.store.get(id).await?;
             let applied = applied_claim(by, lost_claims, id, &reading);
             let waited = by.node.clock.uptime().saturating_sub(by.started_at);
             if applied.is_none() && waited >= by.node.settings.request_timeout() {
@@ -354,7 +355,7 @@ async fn look_for<'a>(
         let pause = if is_late { &mut late } else { &mut in_time }.next_span(node.random.bits());
         node.clock.sleep(pause).await;
         let permit = node.giving_back.acquire().await.ok()?;
-        let Ok(reading) = node.get(id).await else { continue };
+        let Ok(reading) = node.store.get(id).await else { continue };
         if let Some(record) = machine::claim_landed(write, reading.found()) {
             return Some((Record::clone(record), permit));
         }
@@ -367,13 +368,13 @@ async fn look_for<'a>(
 }
 
 /// The entry at the command's location.
-pub(crate) async fn look(node: &Node, recognised: &RecognisedIntent) -> Result<FoundEntry, Error> {
+pub(crate) async fn look(store: &StoreAccess, recognised: &RecognisedIntent) -> Result<FoundEntry, Error> {
     let commands = recognised.commands();
-    let located = recognise::locate(node, &recognised.view, &commands).await?;
+    let located = recognise::locate(store, &recognised.view, &commands).await?;
     let id = located.command.id;
     let reading = match located.reading {
         Some(reading) => reading,
-        None => node.get(id).await?,
+        None => store.get(id).await?,
     };
     Ok(FoundEntry { id, reading })
 }

@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::node::beat;
 use crate::node::clock::NodeClock;
 use crate::node::running::RunningEntry;
-use crate::node::store_id::{self, StoreId};
+use crate::node::store_id::StoreId;
 use crate::node::writable::WriteRefusal;
 use crate::observe::{Call, SweepReport};
 use crate::runtime::spans::span;
@@ -102,7 +102,7 @@ impl Engine {
                 Waited::Stalled(error) => return Err(Error::LostSight(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
-                    let found = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let found = claim::look(&node.store, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, found, None, waiter);
                     return waited.instrument(span!("wait")).await.map_err(Error::LostSight);
                 }
@@ -153,7 +153,7 @@ impl Engine {
     /// cheap.
     pub fn refuses_writes(&self) -> Option<WriteRefusal> {
         let uptime = self.node.clock.uptime();
-        self.node.loss.refusing(uptime).or_else(|| self.node.writes.refusing(uptime))
+        self.node.store.loss.refusing(uptime).or_else(|| self.node.store.writes.refusing(uptime))
     }
 
     /// The status of the store's clock.
@@ -165,7 +165,7 @@ impl Engine {
     /// it has refused all new keys so far, or it is ahead of the time in the store and waits to see whether another
     /// machine still uses that time. Where the store has one clock for all nodes, it waits for nobody.
     pub fn has_trusted_clock(&self) -> bool {
-        let is_shared = self.node.store.capabilities().clock == ClockSource::One;
+        let is_shared = self.node.store.raw.capabilities().clock == ClockSource::One;
         self.node.clock.trusted.has_been_trusted() && (is_shared || !self.node.clock.trusted.is_watching())
     }
 
@@ -176,8 +176,8 @@ impl Engine {
 
     /// The store's clock as this node reads it, beside what the nodes of the store last wrote about theirs.
     pub async fn compare_clocks(&self) -> Result<ClockComparison, store::Error> {
-        let comparing = time::compare_clocks(&*self.node.store, &*self.node.clock.machine);
-        self.node.bounded(Call::Beat, comparing).await
+        let comparing = time::compare_clocks(&*self.node.store.raw, &*self.node.clock.machine);
+        self.node.store.bounded(Call::Beat, comparing).await
     }
 
     /// The settings by which the clock is trusted.
@@ -189,10 +189,10 @@ impl Engine {
     /// stored. Returns the confirmed time.
     pub async fn confirm_clock(&self, who: &str, why: &str) -> Result<Time, store::Error> {
         let node = &self.node;
-        let confirming = time::confirm_clock(&*node.store, &*node.clock.machine, who, why);
-        let confirmed = node.bounded(Call::Beat, confirming).await?;
+        let confirming = time::confirm_clock(&*node.store.raw, &*node.clock.machine, who, why);
+        let confirmed = node.store.bounded(Call::Beat, confirming).await?;
         // Apply it in the same way as all other nodes.
-        beat::beat(node).await?;
+        beat::beat(&node.store).await?;
         Ok(confirmed)
     }
 
@@ -220,13 +220,13 @@ impl Engine {
 
     /// The store that the engine works on.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.node.store
+        &self.node.store.raw
     }
 
     /// The ID of this engine's store. Read once from the store; a store without an ID gets one.
     pub async fn store_id(&self) -> Result<StoreId, store::Error> {
         let node = &self.node;
-        node.store_id.get_or_try_init(|| store_id::learn(node)).await.copied()
+        node.store.id(&*node.random).await
     }
 
     /// An outcome from the cache, which cannot have changed: it has not expired. A node that does not trust its clock

@@ -67,7 +67,7 @@ impl Finishing {
         let (node, id) = (&self.ownership.node, self.ownership.id);
         let asked = node.clock.uptime();
         // Without adjusting the time: that happens when the reading is judged.
-        let reading = node.bounded(Call::Get, node.store.get(id)).await?;
+        let reading = node.store.bounded(Call::Get, node.store.raw.get(id)).await?;
         Ok((reading, asked))
     }
 
@@ -80,7 +80,7 @@ impl Finishing {
     ) -> Result<&Write, NotFinished> {
         let (node, token) = (&self.ownership.node, self.ownership.token);
         let mut now = reading.now;
-        node.date(&mut now, asked);
+        node.store.date(&mut now, asked);
         let record = reading.record().ok_or(NotFinished::Overtaken)?;
         let ending = match ending {
             LocalEnding::Succeeded(outcome) => Ending::Succeeded(outcome),
@@ -108,7 +108,7 @@ impl Finishing {
     /// The transaction has committed. The attempt may send nothing any more.
     pub fn committed(mut self) {
         if let Some((ending, write)) = self.judged.take() {
-            self.ownership.node.store.wake(self.ownership.id);
+            self.ownership.node.store.raw.wake(self.ownership.id);
             self.ownership.ended_elsewhere(ending, write.next);
         }
     }

@@ -70,7 +70,7 @@ impl Engine {
         let asked = node.clock.uptime();
         let waiter = Waiter { asked, until: asked + intent.wait.unwrap_or(node.settings.wait) };
         let recognised = RecognisedIntent::new(node, intent.clone())?;
-        let found = claim::look(node, &recognised).await?;
+        let found = claim::look(&node.store, &recognised).await?;
         Ok(wait::for_remote(node, &recognised.command(), found, None, waiter).await?)
     }
 
@@ -78,7 +78,7 @@ impl Engine {
     /// no longer belongs to that attempt.
     pub async fn lease(&self, id: CommandId, token: Token) -> Result<Option<Lease>, store::Error> {
         let asked = self.node.clock.uptime();
-        let reading = self.node.get(id).await?;
+        let reading = self.node.store.get(id).await?;
         let record = reading.record().filter(|record| record.token() == token);
         Ok(record.map(|record| self.lease_on(id, record, asked, reading.now)))
     }

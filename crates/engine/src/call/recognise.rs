@@ -7,6 +7,7 @@ use crate::call::answer::Error;
 use crate::call::intent::Intent;
 use crate::call::local;
 use crate::node::Node;
+use crate::node::store_access::StoreAccess;
 use crate::sealing::Seal;
 use crate::secrets::{self, Commands, Located, View};
 use semel_core::fingerprint::{self, Fingerprint, Payload, Selection};
@@ -158,7 +159,7 @@ impl CommandWithoutPayload {
 
 /// The view of the hashing secret for one request. If the store has lost data, that is why there is none.
 fn current_view(node: &Node) -> Result<View, Error> {
-    node.secrets.view().map_err(|error| match node.loss.refusing(node.clock.uptime()) {
+    node.secrets.view().map_err(|error| match node.store.loss.refusing(node.clock.uptime()) {
         Some(refusal) => store::Error::new(refusal.kind, "reading the state of the hashing secret").into(),
         None => Error::Secrets(error),
     })
@@ -166,12 +167,12 @@ fn current_view(node: &Node) -> Result<View, Error> {
 
 /// Where to look for and claim the record of a command. Needs the store only during a rotation of the hashing secret.
 pub(crate) async fn locate<'c, 'a>(
-    node: &Node,
+    store: &StoreAccess,
     view: &View,
     commands: &'c Commands<'a>,
 ) -> Result<Located<'c, 'a>, Error> {
-    let dating = |reading: &mut Reading, asked| node.date(&mut reading.now, asked);
-    let located = secrets::locate(&*node.store, view, &*node.clock.machine, &dating, commands);
+    let dating = |reading: &mut Reading, asked| store.date(&mut reading.now, asked);
+    let located = secrets::locate(&*store.raw, view, &*store.clock.machine, &dating, commands);
     if view.outgoing.is_none() {
         return located.await.map_err(Error::Secrets);
     }
@@ -179,7 +180,7 @@ pub(crate) async fn locate<'c, 'a>(
         biased;
         located = located => located.map_err(Error::Secrets),
         // A marker that is inserted after this is harmless.
-        () = node.clock.sleep(node.settings.store_timeout) => {
+        () = store.clock.sleep(store.settings.store_timeout) => {
             Err(store::Error::new(Kind::Unavailable, "locating the record of a command").into())
         }
     }

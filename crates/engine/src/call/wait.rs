@@ -111,13 +111,13 @@ pub(crate) async fn for_remote<L>(
     Waiter { asked: mut since, until }: Waiter,
 ) -> Result<Answer<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
-    let mut changed = node.store.changed(id);
+    let mut changed = node.store.raw.changed(id);
     if changed.is_some()
         && machine::attend(reading.found(), command, node.clock.at(reading.now)) == Reply::InProgress
     {
         // It may have changed before the subscription.
         since = node.clock.uptime();
-        reading = node.get(id).await?;
+        reading = node.store.get(id).await?;
     }
     loop {
         let reply = machine::attend(reading.found(), command, node.clock.at(reading.now));
@@ -145,9 +145,9 @@ pub(crate) async fn for_remote<L>(
             None => sleep.await,
         }
         // Subscribe before reading, so that no change between the two is missed.
-        changed = node.store.changed(id);
+        changed = node.store.raw.changed(id);
         since = node.clock.uptime();
-        reading = node.get(id).await?;
+        reading = node.store.get(id).await?;
     }
 }
 

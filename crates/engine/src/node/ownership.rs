@@ -312,7 +312,7 @@ impl Ownership {
             return Ok(record);
         }
         // If this fails, an ending is still stored, but nothing may be sent.
-        drop(beat::catch_up(&self.node).await);
+        drop(beat::catch_up(&self.node.store).await);
         let started_at = self.node.clock.uptime();
         let mut now = self.node.clock.now();
         let mut shown: Option<Reading> = None;
@@ -327,7 +327,7 @@ impl Ownership {
                     Err(_) => return Err(self.refused(shown).await),
                 },
             };
-            let reading = match self.node.write(self.id, &write).await {
+            let reading = match self.node.store.write(self.id, &write).await {
                 Ok(Written::Done { .. }) => {
                     let record = Arc::new(write.next);
                     self.learn(Arc::clone(&record));
@@ -339,7 +339,7 @@ impl Ownership {
                     if tried.last() != Some(&write) {
                         tried.push(write);
                     }
-                    self.node.get(self.id).await.map_err(WriteError::Store)?
+                    self.node.store.get(self.id).await.map_err(WriteError::Store)?
                 }
                 Err(error) => return Err(WriteError::Store(error)),
             };
@@ -369,7 +369,7 @@ impl Ownership {
         match shown {
             Some(reading) => WriteError::Refused(reading),
             // Refused by the known record: read the stored one.
-            None => match self.node.get(self.id).await {
+            None => match self.node.store.get(self.id).await {
                 Ok(reading) => WriteError::Refused(reading),
                 Err(error) => WriteError::Store(error),
             },

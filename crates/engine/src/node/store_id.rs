@@ -3,7 +3,8 @@
 //! A random value in the store's settings, which shows whether two connections lead to the same store. A host name
 //! could not show that.
 
-use crate::node::Node;
+use crate::node::store_access::StoreAccess;
+use crate::runtime::random::Random;
 use semel_core::store::{self, Kind, Setting};
 use std::fmt;
 
@@ -40,23 +41,29 @@ impl fmt::Debug for StoreId {
     }
 }
 
-/// The ID of the node's store, which gets one if it has none.
-pub(crate) async fn learn(node: &Node) -> Result<StoreId, store::Error> {
+impl StoreAccess {
+    /// The store's ID. Read once; a store without an ID gets one.
+    pub(crate) async fn id(&self, random: &dyn Random) -> Result<StoreId, store::Error> {
+        self.id.get_or_try_init(|| learn(self, random)).await.copied()
+    }
+}
+
+async fn learn(access: &StoreAccess, random: &dyn Random) -> Result<StoreId, store::Error> {
     // Reading needs no lock, so it works while the caller has an open transaction on the store's file.
-    let settings = node.clock.within(node.settings.store_timeout, node.store.settings()).await;
+    let settings = access.clock.within(access.settings.store_timeout, access.raw.settings()).await;
     if let Some(Ok(settings)) = settings
         && let Some((_, stored)) = settings.into_iter().find(|(name, _)| name == NAME)
     {
         return known(&stored);
     }
-    let drawn = node.random.bits().to_be_bytes();
+    let drawn = random.bits().to_be_bytes();
     let mut tries = 0;
     loop {
         tries += 1;
-        let asked = node.store.set(NAME, None, Some(&drawn));
-        let set = node
+        let asked = access.raw.set(NAME, None, Some(&drawn));
+        let set = access
             .clock
-            .within(node.settings.store_timeout, asked)
+            .within(access.settings.store_timeout, asked)
             .await
             .unwrap_or_else(|| Err(store::Error::new(Kind::Ambiguous, "reading the store's ID")));
         match set {

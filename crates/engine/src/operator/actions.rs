@@ -69,7 +69,7 @@ impl From<store::Error> for OperatorError {
 impl Engine {
     /// The record of an operation.
     pub async fn look_up(&self, operation_id: OperationId) -> Result<FoundRecord, OperatorError> {
-        let (now, item) = self.node.find(operation_id).await?;
+        let (now, item) = self.node.store.find(operation_id).await?;
         let item = item.ok_or(OperatorError::NotFound)?;
         let record = item.record().cloned().ok_or(OperatorError::Unreadable)?;
         Ok(FoundRecord { id: item.id, record, now: self.node.clock.at(now) })
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     async fn scrub_store(&self) -> Remnants {
-        match self.node.clock.within(self.node.settings.store_timeout, self.node.store.scrub()).await {
+        match self.node.clock.within(self.node.settings.store_timeout, self.node.store.raw.scrub()).await {
             Some(Ok(remnants)) => remnants,
             Some(Err(error)) => Remnants::MayRemain(format!("in the store's files: {error}")),
             None => Remnants::MayRemain("in the store's files, which it is still cleaning".to_owned()),
@@ -232,16 +232,16 @@ impl Engine {
                 Ok(write) => (write, false),
                 Err(_) => (transition(&looked.record, stamp).map_err(OperatorError::Refused)?, true),
             };
-            let reading = match self.node.write(looked.id, &write).await {
+            let reading = match self.node.store.write(looked.id, &write).await {
                 Ok(Written::Done { .. }) if is_done => return Ok(write.next),
-                Ok(Written::Done { .. }) => self.node.get(looked.id).await?,
+                Ok(Written::Done { .. }) => self.node.store.get(looked.id).await?,
                 Ok(Written::Refused(reading)) => reading,
                 Err(error) if error.is_ambiguous() => {
                     if is_done {
                         tried.push(write);
                         lost.get_or_insert(error);
                     }
-                    self.node.get(looked.id).await?
+                    self.node.store.get(looked.id).await?
                 }
                 Err(error) => return Err(error.into()),
             };

@@ -93,9 +93,9 @@ impl LocalCommand {
         let stored = StoredRecord { id: writes.id, record: Arc::clone(&record) };
         self.running_entry.show(Progress::Ended { stored, since: writes.since });
         // Waiters of other nodes watch the ID whose lock they take.
-        node.store.wake(self.arbiter());
+        node.store.raw.wake(self.arbiter());
         if writes.id != self.arbiter() {
-            node.store.wake(writes.id);
+            node.store.raw.wake(writes.id);
         }
         let ending = match writes.ending {
             LocalEnding::Succeeded(outcome) => Ending::Succeeded(outcome),

@@ -98,7 +98,7 @@ impl LocalCommand {
         let node = &self.node;
         let asked = node.clock.uptime();
         // Without adjusting the time: that happens when the reading is judged.
-        let read = async |id| node.bounded(Call::Get, node.store.get(id)).await;
+        let read = async |id| node.store.bounded(Call::Get, node.store.raw.get(id)).await;
         let (arbiter, moved_to) = self.ids();
         let arbiter = read(arbiter).await?;
         let moved_to = match moved_to {
@@ -111,8 +111,8 @@ impl LocalCommand {
     /// Decides what to do, given what was read.
     pub async fn judge(&mut self, look: LocalLook) -> Result<LocalJudgement, Error> {
         let LocalLook { has_lock, mut arbiter, moved_to, asked } = look;
-        self.node.date(&mut arbiter.now, asked);
-        beat::catch_up(&self.node).await?;
+        self.node.store.date(&mut arbiter.now, asked);
+        beat::catch_up(&self.node.store).await?;
         let now = arbiter.now;
         let moved_to = moved_to.map_or_else(|| Reading::nothing(now), |reading| Reading { now, ..reading });
         let commands = self.recognised.commands();
@@ -148,10 +148,10 @@ impl LocalCommand {
                 return Ok(LocalJudgement::Again);
             }
         };
-        if reading.entry.is_some() && self.node.store.is_in_doubt(command.id) {
+        if reading.entry.is_some() && self.node.store.raw.is_in_doubt(command.id) {
             // Its last commit got no answer, so what was read may still be lost. A read through the store confirms
             // it, if it shows the same: the store may have been failed over to a server that lacks it.
-            let confirmed = self.node.get(command.id).await.map_err(Error::LostSight)?;
+            let confirmed = self.node.store.get(command.id).await.map_err(Error::LostSight)?;
             if confirmed.found() != reading.found() {
                 let error = store::Error::new(Kind::Unavailable, "confirming a record of the transaction");
                 let cause = "the store shows another one; its server may have been replaced, or the record has changed";

@@ -188,7 +188,7 @@ impl Engine {
                 Waited::NeverRan => {}
                 // If the store has no entry, it is in progress.
                 Waited::AskTheStore => {
-                    let found = claim::look(node, &recognised).await.map_err(Error::after_another)?;
+                    let found = claim::look(&node.store, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, found, None, waiter);
                     let answer = waited.instrument(span!("wait")).await.map_err(Error::LostSight)?;
                     return Ok(Entered::Answered(answer));
@@ -197,7 +197,7 @@ impl Engine {
         };
         running_entry.show(Progress::Transaction);
         drop(command);
-        beat::catch_up(node).await?;
+        beat::catch_up(&node.store).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
         Ok(Entered::Mine(LocalCommand {
@@ -271,7 +271,7 @@ impl LocalCommand {
             return false;
         }
         let sleep = node.clock.sleep(self.backoff.next_span(node.random.bits()).min(left));
-        match node.store.changed(self.arbiter()) {
+        match node.store.raw.changed(self.arbiter()) {
             Some(changed) => tokio::select! {
                 biased;
                 () = changed => {}

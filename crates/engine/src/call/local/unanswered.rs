@@ -46,13 +46,13 @@ impl LocalCommand {
     pub fn committing(&self, writes: &LocalWrites) -> Unanswered {
         let ids = [Some(writes.id), writes.marker.map(|marker| marker.id)];
         let handover = self.handover.as_ref().map(|handover| Arc::clone(handover.shared()));
-        Unanswered { store: Arc::clone(&self.node.store), handover, ids }
+        Unanswered { store: Arc::clone(&self.node.store.raw), handover, ids }
     }
 
     /// The transaction is about to run on a thread that commits it even if nobody waits any more.
     pub fn running_elsewhere(&self) -> Unanswered {
         let handover = self.handover.as_ref().map(|handover| Arc::clone(handover.shared()));
-        Unanswered { store: Arc::clone(&self.node.store), handover, ids: [None; 2] }
+        Unanswered { store: Arc::clone(&self.node.store.raw), handover, ids: [None; 2] }
     }
 }
 
@@ -60,27 +60,27 @@ impl Finishing {
     /// The transaction with this ending is about to be committed.
     pub fn committing(&self) -> Unanswered {
         let ids = [Some(self.id()), None];
-        Unanswered { store: Arc::clone(&self.ownership.node.store), handover: None, ids }
+        Unanswered { store: Arc::clone(&self.ownership.node.store.raw), handover: None, ids }
     }
 }
 
 impl Patience {
     /// The entry under `id`, read through the store.
     pub async fn read(&self, id: CommandId) -> Result<Reading, Error> {
-        Ok(self.node.bounded(Call::Get, self.node.store.get(id)).await?)
+        Ok(self.node.store.bounded(Call::Get, self.node.store.raw.get(id)).await?)
     }
 
     /// Whether everything that was committed on this timeline of the store's database before this call is durable, on
     /// a standby that commits wait for as well. Ask only if there is one: it costs a commit, which concurrent callers
     /// share.
     pub async fn has_confirmed_commits(&self, timeline: &str) -> bool {
-        matches!(self.bounded(self.node.store.confirm(timeline)).await, Some(Ok(())))
+        matches!(self.bounded(self.node.store.raw.confirm(timeline)).await, Some(Ok(())))
     }
 
     /// Whether an entry that was read under `id` before this call is known to be durable. `is_it` recognises the entry:
     /// the store may have been failed over to a server that lacks it.
     pub async fn has_confirmed(&self, id: CommandId, is_it: impl Fn(Found<'_>) -> bool) -> bool {
-        !self.node.store.is_in_doubt(id)
-            || self.node.get(id).await.is_ok_and(|reading| is_it(reading.found()))
+        !self.node.store.raw.is_in_doubt(id)
+            || self.node.store.get(id).await.is_ok_and(|reading| is_it(reading.found()))
     }
 }
