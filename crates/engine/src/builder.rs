@@ -10,6 +10,7 @@ use crate::call::engine::Engine;
 use crate::node::Node;
 use crate::node::cache::Cache;
 use crate::node::clock::NodeClock;
+use crate::node::outcome_sealing::OutcomeSealing;
 use crate::node::reconcilers::{Reconcile, Reconcilers};
 use crate::node::renewer::Renewer;
 use crate::node::running::Running;
@@ -210,6 +211,8 @@ impl Builder {
             Arc::clone(&self.observer),
             Arc::clone(&secrets),
         );
+        let (random, observer) = (Arc::clone(&self.random), Arc::clone(&self.observer));
+        let sealing = OutcomeSealing::new(self.sealing, random, observer);
         let node = Arc::new(Node {
             store,
             clock,
@@ -225,7 +228,7 @@ impl Builder {
             tasks: Tasks::new(),
             reconcilers: self.reconcilers,
             secrets: Arc::clone(&secrets),
-            sealing: self.sealing,
+            sealing,
             quota,
             archive: self.archive,
         });

@@ -114,7 +114,7 @@ fn asked_at(clock: &NodeClock, asked: Duration) -> Time {
 /// Stores the verdict. A concurrent probe of another node only postpones the next probe: the verdict still applies,
 /// as long as the same attempt is in doubt.
 async fn settle(node: &Arc<Node>, id: CommandId, asked: &Record, verdict: Verdict, quiet: Duration) {
-    let verdict = node.sealed_verdict(id, verdict);
+    let verdict = node.sealing.seal_verdict(id, verdict);
     let (mut record, mut now) = (asked.clone(), node.clock.now());
     for _ in 0..ROUNDS_MAX {
         let why = format!("a probe answered: {}", verdict.name());

@@ -216,7 +216,7 @@ async fn admit(
     if !needs_permit {
         return Ok(Admitted::Yes(None));
     }
-    match admission::admit(node, command, &recognised.intent).await {
+    match admission::admit(&node.store, &node.quota, command, &recognised.intent).await {
         Ok(permit) => Ok(Admitted::Yes(Some(permit))),
         Err(Error::Quota(_)) if !looked => Ok(Admitted::LookFirst),
         Err(error) => {

@@ -197,7 +197,7 @@ async fn settle<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Re
     let node = &ownership.node;
     let attempt = ownership.record().attempt();
     let repeatable = || reply::is_repeatable(&node.clock, &ownership.record());
-    let kept = node.sealed_ending(ownership, ending.clone());
+    let kept = node.sealing.seal_ending(ownership.id, ownership.seal, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.clock.within(node.settings.finish_wait, &mut finish).await else {
         let request_outcome = RequestOutcome::Ran(Ran {
@@ -271,7 +271,7 @@ pub(crate) fn report_fenced(
     // Labels are stored next to an outcome, not inside it.
     let open = |outcome: &Outcome| {
         let labels = Labels::default();
-        Outcome { labels, ..node.opened(id, operation_id, outcome) }
+        Outcome { labels, ..node.sealing.open(id, operation_id, outcome) }
     };
     let differs = machine::contradicts(found, token, ending, open);
     node.observe(&Event::Fenced { operation_id, operation, differs });

@@ -215,7 +215,7 @@ impl Engine {
 
     /// Whether it has keys to seal outcomes.
     pub fn has_sealing_keys(&self) -> bool {
-        self.node.sealing.is_some()
+        self.node.sealing.has_keys()
     }
 
     /// The store that the engine works on.

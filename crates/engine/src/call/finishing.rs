@@ -86,7 +86,7 @@ impl Finishing {
             LocalEnding::Succeeded(outcome) => Ending::Succeeded(outcome),
             LocalEnding::Refused(outcome) => Ending::FailedReplayable(outcome),
         };
-        let kept = node.sealed_ending(&self.ownership, ending.clone());
+        let kept = node.sealing.seal_ending(self.ownership.id, self.ownership.seal, ending.clone());
         let why = "stored in the application's transaction";
         match machine::finish(record, token, kept, node.stamp(now, why)) {
             Ok(write) => Ok(&self.judged.insert((ending, write)).1),

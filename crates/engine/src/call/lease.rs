@@ -225,7 +225,7 @@ impl Lease {
 
 async fn finish(ownership: &Ownership, ending: Ending) -> Result<Stored, RequestOutcome> {
     let node = &ownership.node;
-    let ending = node.sealed_ending(ownership, ending);
+    let ending = node.sealing.seal_ending(ownership.id, ownership.seal, ending);
     match ownership.finish(ending.clone(), "").await {
         Finished::Stored(record) => {
             node.observe(&Event::Finished { operation: record.operation(), state: record.state_name() });

@@ -76,7 +76,7 @@ impl RecognisedIntent {
             let policy = Policy::clone(&intent.policy).with(|policy| policy.skew = skew);
             intent.policy = Arc::new(policy.map_err(Error::Policy)?);
         }
-        if intent.seal == Seal::Required && node.sealing.is_none() {
+        if intent.seal == Seal::Required && !node.sealing.has_keys() {
             return Err(Error::NoSealingKey);
         }
         let view = current_view(node)?;

@@ -43,7 +43,7 @@ pub(crate) fn request_outcome<L>(
     match (reply, found) {
         (Reply::Replay(outcome), Found::Record(record)) => {
             node.observe(&Event::Replayed { operation: subject.operation });
-            let outcome = node.opened(subject.id, subject.operation_id, outcome);
+            let outcome = node.sealing.open(subject.id, subject.operation_id, outcome);
             RequestOutcome::Replayed(Replayed { outcome, stored: stored(&node.clock, record) })
         }
         // Only a record has an outcome to replay.

@@ -7,6 +7,7 @@ pub(crate) mod beat;
 pub(crate) mod cache;
 pub(crate) mod clock;
 pub(crate) mod loss;
+pub(crate) mod outcome_sealing;
 pub(crate) mod ownership;
 mod probe_queue;
 pub(crate) mod reconcilers;
@@ -19,7 +20,7 @@ pub(crate) mod writable;
 use crate::archive::Archive;
 use crate::node::cache::Cache;
 use crate::node::clock::NodeClock;
-use crate::node::ownership::Ownership;
+use crate::node::outcome_sealing::OutcomeSealing;
 use crate::node::reconcilers::Reconcilers;
 use crate::node::renewer::Renewer;
 use crate::node::running::Running;
@@ -29,13 +30,9 @@ use crate::quota::Keepers;
 use crate::runtime::random::Random;
 use crate::runtime::spawn::Spawn;
 use crate::runtime::tasks::Tasks;
-use crate::sealing::{KeyRing, Seal};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
-use semel_core::classify::Ending;
-use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::{Stamp, Verdict};
-use semel_core::outcome::{Body, Outcome};
+use semel_core::machine::Stamp;
 use semel_core::record::{Record, StateName, Token};
 use semel_core::time::Time;
 use std::sync::Arc;
@@ -61,7 +58,7 @@ pub(crate) struct Node {
     pub(crate) quota: Keepers,
     pub(crate) archive: Option<Arc<dyn Archive>>,
     pub(crate) secrets: Arc<Secrets>,
-    pub(crate) sealing: Option<KeyRing>,
+    pub(crate) sealing: OutcomeSealing,
 }
 
 impl Node {
@@ -83,50 +80,5 @@ impl Node {
 
     pub(crate) fn fresh_token(&self) -> Token {
         Token::from_random(self.random.bits())
-    }
-
-    /// An outcome as it is stored under `id`.
-    pub(crate) fn sealed(&self, id: CommandId, outcome: Outcome) -> Outcome {
-        match &self.sealing {
-            Some(ring) => ring.seal(&id, &outcome, &*self.random),
-            None => outcome,
-        }
-    }
-
-    /// An ending as its owner stores it.
-    pub(crate) fn sealed_ending(&self, ownership: &Ownership, ending: Ending) -> Ending {
-        if ownership.seal == Seal::Off {
-            return ending;
-        }
-        let seal = |outcome| self.sealed(ownership.id, outcome);
-        match ending {
-            Ending::Succeeded(outcome) => Ending::Succeeded(seal(outcome)),
-            Ending::FailedReplayable(outcome) => Ending::FailedReplayable(seal(outcome)),
-            Ending::NotApplied(outcome) => Ending::NotApplied(outcome.map(seal)),
-            Ending::NotAppliedForGood(outcome) => Ending::NotAppliedForGood(seal(outcome)),
-            Ending::InDoubt => Ending::InDoubt,
-        }
-    }
-
-    /// A verdict as it is stored under `id`.
-    pub(crate) fn sealed_verdict(&self, id: CommandId, verdict: Verdict) -> Verdict {
-        match verdict {
-            Verdict::Applied(outcome) => Verdict::Applied(outcome.map(|outcome| self.sealed(id, outcome))),
-            Verdict::Failed(outcome) => Verdict::Failed(self.sealed(id, outcome)),
-            Verdict::NotApplied { .. } | Verdict::Refused => verdict,
-        }
-    }
-
-    /// A stored outcome, unsealed. One that cannot be unsealed counts as not retained.
-    pub(crate) fn opened(&self, id: CommandId, operation_id: OperationId, outcome: &Outcome) -> Outcome {
-        let opened = match (&self.sealing, &outcome.body) {
-            (_, Body::Kept(_) | Body::NotRetained) => return outcome.clone(),
-            (Some(ring), Body::Sealed(_)) => ring.open(&id, outcome).ok(),
-            (None, Body::Sealed(_)) => None,
-        };
-        opened.unwrap_or_else(|| {
-            self.observe(&Event::Unopened { operation_id });
-            Outcome::not_retained(outcome.status)
-        })
     }
 }

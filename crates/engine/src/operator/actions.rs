@@ -91,7 +91,7 @@ impl Engine {
             | State::Unknown { .. }
             | State::Expired { .. } => None,
         };
-        outcome.map(|outcome| self.node.opened(looked.id, looked.record.operation_id(), outcome))
+        outcome.map(|outcome| self.node.sealing.open(looked.id, looked.record.operation_id(), outcome))
     }
 
     /// The hashes to find the records of `key`: one, and one more during a rotation of the hashing secret.
@@ -144,7 +144,7 @@ impl Engine {
     ) -> Result<Record, OperatorError> {
         let operation_id = looked.record.operation_id();
         let why = format!("resolved as {}: {why}", verdict.name());
-        let verdict = self.node.sealed_verdict(looked.id, verdict);
+        let verdict = self.node.sealing.seal_verdict(looked.id, verdict);
         let settle = |record: &Record, stamp: Stamp<'_>| {
             machine::expect_fence(record, fence)?;
             machine::resolve(record, verdict.clone(), stamp)

@@ -71,7 +71,7 @@ impl Engine {
         let is_key = key.is_some_and(|key| secret.key_hash(key) == record.key_hash());
         let outcome = match record.state() {
             State::Succeeded { outcome, .. } | State::FailedReplayable { outcome, .. } if !is_expired => {
-                Some(self.node.opened(id, operation_id, outcome))
+                Some(self.node.sealing.open(id, operation_id, outcome))
             }
             _ => None,
         };

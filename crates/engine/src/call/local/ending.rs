@@ -63,7 +63,7 @@ impl LocalCommand {
         }
         let sealed = match self.recognised.intent.seal {
             Seal::Off => ending.clone(),
-            _ => mapped(ending.clone(), |outcome| node.sealed(attempt.id, outcome)),
+            _ => mapped(ending.clone(), |outcome| node.sealing.seal(attempt.id, outcome)),
         };
         let mut stamp = node.stamp(node.clock.now().max(attempt.claim.next.created_at()), "");
         if let Some(who) = &self.recognised.intent.claimed_by {

@@ -186,13 +186,17 @@ impl LocalCommand {
         }
         let permit = match claim.expect {
             Expect::Unchanged(_) => None,
-            Expect::Absent => match admission::admit(&self.node, command, &self.recognised.intent).await {
-                Ok(permit) => Some(permit),
-                Err(error) => {
-                    admission::report_refused(&self.node, command, &error);
-                    return Err(error);
+            Expect::Absent => {
+                match admission::admit(&self.node.store, &self.node.quota, command, &self.recognised.intent)
+                    .await
+                {
+                    Ok(permit) => Some(permit),
+                    Err(error) => {
+                        admission::report_refused(&self.node, command, &error);
+                        return Err(error);
+                    }
                 }
-            },
+            }
         };
         Ok(LocalAttempt { id: command.id, claim, marker, permit })
     }
