@@ -2,14 +2,11 @@
 //!
 //! Settings of single routes are [`Terms`](crate::Terms).
 
-use crate::caller::{Callers, NotIdentified, TenantOf};
+use crate::memory::{ResponseRoom, Room};
 use crate::observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome, Unobserved};
 use crate::problem::{Code, Problem};
-use crate::response_room::ResponseRoom;
-use crate::room::Room;
-use crate::route::{Ready, Routes};
-use crate::service::Service;
-use crate::terms::{Terms, TermsError};
+use crate::route::{Callers, NotIdentified, Ready, Routes, TenantOf, Terms, TermsError};
+use crate::run::Service;
 use http::Uri;
 use http::request::Parts;
 use semel::Engine;

@@ -73,74 +73,50 @@
 //!
 //! Every protected response has an `Operation-Id`, and `Idempotency-Expires` if its outcome is final and stored.
 //! Refusals are [`Problem`] documents; [`Code`] lists all of them.
+//!
+//! # The code
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | `names` | Semel's headers |
+//! | `memory` | the memory that bodies and responses share |
+//! | `body` | bodies, read or streamed |
+//! | `problem` | what is answered if there is no outcome |
+//! | `stored` | what is stored of a response, and its replay |
+//! | `route` | which requests belong to a route, and its terms |
+//! | `observe` | events for an [`Observer`] |
+//! | `handler` | what a handler gets and reports |
+//! | `request` | from a request to an intent |
+//! | `response` | from a response to an ending, from an answer to a response |
+//! | `publish` | the specification, and the operations of a caller |
+//! | `run` | how a request goes through the layer |
+//! | `layer` | the layer and its settings |
 
-mod advice;
-mod answer;
-mod authorize;
 mod body;
-mod budget;
-mod caller;
-mod clean;
-mod failure;
-mod handle;
+mod handler;
 mod layer;
-mod local;
-mod malformed;
-mod method;
+mod memory;
 pub mod names;
 mod observe;
-mod once;
-mod page;
-mod pattern;
-mod payload;
-mod prefer;
-mod prepare;
 mod problem;
-mod published;
-mod rebuild;
-mod reconciler;
-mod replay;
+mod publish;
 mod request;
-mod respond;
 mod response;
-mod response_room;
-mod room;
 mod route;
-mod service;
-mod shadow;
-mod source;
-mod specification;
-mod steer;
-mod stored_headers;
-mod target;
-mod template;
-mod terms;
-mod unread;
-mod unread_responses;
-mod waiting_bytes;
-mod watched;
+mod run;
+mod stored;
 
-pub use authorize::Authorize;
 pub use body::{Body, BoxError};
-pub use caller::{Callers, NotIdentified};
-pub use failure::Failure;
-pub use handle::Handle;
+pub use handler::Handle;
 pub use layer::Layer;
-pub use malformed::Malformed;
-pub use method::{check_method, is_registered_method};
 pub use observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
-pub use pattern::{RoutePattern, RoutePatternError};
-pub use problem::{Code, Form, Problem, SPECIFICATION};
-pub use rebuild::{Rebuild, Remnant, Retain, is_header};
-pub use reconciler::Reconciler;
-pub use respond::{response_of, response_of_refusal};
-pub use response::is_endless;
-pub use route::Routes;
+pub use problem::{Code, Failure, Form, Malformed, Problem, SPECIFICATION, TooSlow, Unread};
+pub use response::{is_endless, response_of, response_of_refusal};
+pub use route::{
+    Authorize, Callers, KeyRule, KeySource, MismatchStatus, Mode, NotIdentified, Reconciler, RoutePattern,
+    RoutePatternError, Routes, StoreDown, Terms, TermsError, check_method, is_registered_method,
+};
+pub use run::{Service, is_shadow};
 pub use semel::core::classify::Steer;
 pub use semel::local::Joinable;
-pub use service::Service;
-pub use shadow::is_shadow;
-pub use source::KeySource;
-pub use stored_headers::Kept;
-pub use terms::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
-pub use unread::{TooSlow, Unread};
+pub use stored::{Kept, Rebuild, Remnant, Retain, is_header};

@@ -4,10 +4,8 @@
 //! layer's behaviour does not depend on them.
 
 use crate::layer::Shared;
-use crate::problem::Code;
-use crate::route::Ready;
-use crate::terms::Mode;
-use crate::unread::Unread;
+use crate::problem::{Code, Unread};
+use crate::route::{Mode, Ready};
 use semel::core::id::{CallerHash, KeyHash, OperationId};
 use semel::core::key::Weakness;
 use semel::core::record::StateName;

@@ -11,12 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, &str)] = &[
     ("semel-core", "classify codec history key machine outcome record scope"),
     ("semel-redis", "fence layout link masters rights servers shared topology"),
-    (
-        "semel-http",
-        "answer budget layer method observe once payload prepare published rebuild reconciler replay \
-         request response response_room room route service shadow source specification target terms \
-         unread_responses waiting_bytes",
-    ),
+    ("semel-http", "layer observe publish request response route run stored"),
     ("semel-identity", "check jwt lib surroundings"),
     ("semel-sim", "invariant step"),
     ("semel-test-support", "lib reply"),

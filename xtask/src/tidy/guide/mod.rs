@@ -15,7 +15,7 @@ use scan::{Location, literals, locations, settings, toml_keys};
 const HEADERS: &str = "crates/http/src/names.rs";
 const HEADERS_PAGE: &str = "docs/guide/src/headers.md";
 const CONFIGURATION: &str = "crates/gateway/src/config/default.toml";
-const CODES: &str = "crates/http/src/problem.rs";
+const CODES: &str = "crates/http/src/problem/code.rs";
 const ADMIN_CODES: &str = "crates/admin/src/service/problem.rs";
 const ADMIN_CODES_PAGE: &str = "docs/guide/src/admin-errors.md";
 

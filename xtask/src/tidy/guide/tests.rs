@@ -12,7 +12,7 @@ const FILES: [(&str, &str); 8] = [
         "crates/http/src/names.rs",
         "KEY = from_static(\"idempotency-key\"); ID = from_static(\"operation-id\");",
     ),
-    ("crates/http/src/problem.rs", "    Missing = \"MISSING_KEY\", 400, 3, \"No key\";"),
+    ("crates/http/src/problem/code.rs", "    Missing = \"MISSING_KEY\", 400, 3, \"No key\";"),
     ("crates/admin/src/service/problem.rs", "    Invalid = \"INVALID_REQUEST\", 400, \"Not valid\";"),
     (
         "crates/admin/src/service/records.rs",

@@ -1,0 +1,276 @@
+//! Memory for responses: while they are read and stored, and while their clients read them.
+//!
+//! One budget for all responses under a layer. A quarter of it is reserved for short responses, so that long ones and
+//! slow readers cannot use it up. Nobody waits while holding a response that is not counted.
+
+use super::body_budget::NoRoom;
+use super::unread_responses::{Registered, UnreadResponses};
+use super::waiting_bytes::Pieces;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep, timeout};
+
+/// What every request with a key takes before it runs.
+pub(crate) const FIRST_BYTES: usize = 8 * 1024;
+/// A response may grow to this size within the quarter for short ones, as long as half of that is free.
+const SHORT_KIB: usize = 64;
+/// How long a request waits for its first memory. Nothing has run yet.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+/// How long a growing response waits in total. Its effect has happened, and its attempt has only one spare second
+/// before its deadline.
+const GROWTH_WAIT: Duration = Duration::from_millis(500);
+
+/// The budget of all responses of a layer.
+#[derive(Debug, Clone)]
+pub(crate) struct ResponseRoom {
+    short: Arc<Semaphore>,
+    short_kib_max: usize,
+    long: Arc<Semaphore>,
+    long_kib_max: usize,
+    /// Complete responses that wait for their clients.
+    unread: UnreadResponses,
+    first_wait: Duration,
+    growth_wait: Duration,
+}
+
+impl ResponseRoom {
+    pub(crate) fn new(bytes: usize) -> Self {
+        let all = kib(bytes).min(Semaphore::MAX_PERMITS);
+        let short_kib_max = (all / 4).max(kib(FIRST_BYTES));
+        let long_kib_max = all.saturating_sub(short_kib_max).max(1);
+        Self {
+            short: Arc::new(Semaphore::new(short_kib_max)),
+            short_kib_max,
+            long: Arc::new(Semaphore::new(long_kib_max)),
+            long_kib_max,
+            unread: UnreadResponses::default(),
+            first_wait: FIRST_WAIT,
+            growth_wait: GROWTH_WAIT,
+        }
+    }
+
+    /// Whether it is as large as `other`.
+    pub(crate) fn is_as_large_as(&self, other: &Self) -> bool {
+        (self.short_kib_max, self.long_kib_max) == (other.short_kib_max, other.long_kib_max)
+    }
+
+    /// Memory for the beginning of a response to `client`.
+    pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponseMemory, NoRoom> {
+        let first = u32::try_from(kib(FIRST_BYTES)).unwrap_or(u32::MAX);
+        if self.short.available_permits() < kib(FIRST_BYTES) {
+            self.unread.make_room(client, FIRST_BYTES);
+        }
+        let permit = Arc::clone(&self.short).acquire_many_owned(first);
+        let Ok(Ok(permit)) = timeout(self.first_wait, permit).await else { return Err(NoRoom) };
+        Ok(ResponseMemory { short: Some(permit), ..self.memory(client) })
+    }
+
+    /// No memory yet, for a response to `client`.
+    pub(crate) fn memory(&self, client: Option<IpAddr>) -> ResponseMemory {
+        ResponseMemory { room: self.clone(), client, short: None, long: None }
+    }
+
+    /// Registers a complete response that waits for `client`.
+    pub(crate) fn register(
+        &self,
+        client: Option<IpAddr>,
+        pieces: Arc<Mutex<Pieces>>,
+        is_stored: bool,
+    ) -> Registered {
+        self.unread.register(client, pieces, is_stored)
+    }
+}
+
+/// How long one response may wait for memory, from its first wait on.
+pub(crate) struct Patience {
+    span: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// The memory of one response, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ResponseMemory {
+    room: ResponseRoom,
+    client: Option<IpAddr>,
+    short: Option<OwnedSemaphorePermit>,
+    long: Option<OwnedSemaphorePermit>,
+}
+
+impl ResponseMemory {
+    /// The time that one response has to grow.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { span: self.room.growth_wait, timer: None }
+    }
+
+    /// Grows it to `bytes`, if there is memory now. A response larger than the whole budget takes all of it.
+    pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let Some(more) = self.missing(bytes) else { return Ok(()) };
+        let take = || Arc::clone(&self.room.long).try_acquire_many_owned(more);
+        let permit = take().or_else(|_| {
+            self.make_room(more);
+            take()
+        });
+        permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+    }
+
+    /// The same, and waits for as long as `patience` lasts.
+    pub(crate) async fn grow_to(&mut self, bytes: usize, patience: &mut Patience) -> Result<(), NoRoom> {
+        if self.try_grow_to(bytes).is_ok() {
+            return Ok(());
+        }
+        let Some(more) = self.missing(bytes) else { return Ok(()) };
+        let permit = Arc::clone(&self.room.long).acquire_many_owned(more);
+        let timer = patience.timer.get_or_insert_with(|| Box::pin(sleep(patience.span)));
+        let permit = tokio::select! {
+            biased;
+            permit = permit => permit,
+            () = timer.as_mut() => return Err(NoRoom),
+        };
+        permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+    }
+
+    /// Drops unread responses of the client that has most, in favour of this one.
+    fn make_room(&self, kib: u32) {
+        let missing = (kib as usize).saturating_sub(self.room.long.available_permits());
+        self.room.unread.make_room(self.client, missing * 1024);
+    }
+
+    pub(crate) fn room(&self) -> &ResponseRoom {
+        &self.room
+    }
+
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.client
+    }
+
+    /// Frees everything beyond `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let spare = self.kib().saturating_sub(kib(bytes));
+        drop(self.split_kib(spare));
+    }
+
+    /// Splits off enough for `bytes`, or everything.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        self.split_kib(kib(bytes))
+    }
+
+    fn split_kib(&mut self, kib: usize) -> Self {
+        let part = |permit: &mut Option<OwnedSemaphorePermit>, kib: usize| {
+            let held = permit.as_mut()?;
+            held.split(kib.min(held.num_permits()))
+        };
+        let long = part(&mut self.long, kib);
+        let rest = kib - long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        Self { room: self.room.clone(), client: self.client, short: part(&mut self.short, rest), long }
+    }
+
+    /// How much to take from the memory for long responses; none if it has enough, or if the memory for short ones
+    /// suffices.
+    fn missing(&mut self, bytes: usize) -> Option<u32> {
+        let wanted = kib(bytes);
+        let mut more = wanted.checked_sub(self.kib()).filter(|more| *more > 0)?;
+        let room = &self.room;
+        if wanted <= SHORT_KIB && room.short.available_permits() >= room.short_kib_max / 2 + more {
+            let count = u32::try_from(more).unwrap_or(u32::MAX);
+            if let Ok(permit) = Arc::clone(&room.short).try_acquire_many_owned(count) {
+                match &mut self.short {
+                    Some(held) => held.merge(permit),
+                    none => *none = Some(permit),
+                }
+                return None;
+            }
+        }
+        let held = self.long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        more = more.min(room.long_kib_max - held);
+        (more > 0).then(|| u32::try_from(more).unwrap_or(u32::MAX))
+    }
+
+    fn add(&mut self, permit: OwnedSemaphorePermit) {
+        match &mut self.long {
+            Some(held) => held.merge(permit),
+            none => *none = Some(permit),
+        }
+    }
+
+    fn kib(&self) -> usize {
+        let count = |permit: &Option<OwnedSemaphorePermit>| {
+            permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+        };
+        count(&self.short) + count(&self.long)
+    }
+}
+
+fn kib(bytes: usize) -> usize {
+    bytes.div_ceil(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    /// 16 KiB for short responses, 48 KiB for long ones.
+    fn room() -> ResponseRoom {
+        let (first_wait, growth_wait) = (Duration::ZERO, Duration::ZERO);
+        ResponseRoom { first_wait, growth_wait, ..ResponseRoom::new(64 * KIB) }
+    }
+
+    #[tokio::test]
+    async fn long_responses_leave_room_for_the_first_bytes_of_others() {
+        let room = room();
+        let mut long = room.reserve(None).await.expect("the first");
+        assert_eq!(long.try_grow_to(56 * KIB), Ok(()));
+        let mut other = room.reserve(None).await.expect("the rest for short ones");
+        assert_eq!(other.try_grow_to(9 * KIB), Err(NoRoom));
+        assert_eq!(room.reserve(None).await.err(), Some(NoRoom));
+        drop(long);
+        assert_eq!(other.try_grow_to(40 * KIB), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_response_larger_than_the_whole_room_takes_all_of_it() {
+        let room = room();
+        let mut alone = room.reserve(None).await.expect("the first");
+        assert_eq!(alone.grow_to(1024 * KIB, &mut room.memory(None).patience()).await, Ok(()));
+        assert_eq!(room.memory(None).try_grow_to(65 * KIB), Err(NoRoom));
+        assert_eq!(
+            alone.grow_to(2048 * KIB, &mut room.memory(None).patience()).await,
+            Ok(()),
+            "it has all of it"
+        );
+    }
+
+    #[tokio::test]
+    async fn split_or_shrunk_memory_is_released_separately() {
+        let room = room();
+        let mut memory = room.reserve(None).await.expect("the first");
+        assert_eq!(memory.try_grow_to(56 * KIB), Ok(()));
+        let part = memory.split(10 * KIB);
+        assert_eq!((memory.kib(), part.kib()), (46, 10));
+        memory.shrink_to(20 * KIB);
+        assert_eq!((memory.kib(), room.long.available_permits()), (20, 26));
+        drop(part);
+        assert_eq!(room.long.available_permits(), 36);
+        assert_eq!(memory.split(1024 * KIB).kib(), 20, "no more than it has");
+        assert_eq!((room.long.available_permits(), room.short.available_permits()), (48, 16));
+    }
+
+    #[tokio::test]
+    async fn a_growing_response_has_one_deadline_for_all_waits() {
+        let room = ResponseRoom { growth_wait: Duration::from_mins(1), ..room() };
+        let mut long = room.memory(None);
+        assert_eq!(long.try_grow_to(65 * KIB), Ok(()));
+        let mut other = room.memory(None);
+        let (mut patience, mut over) =
+            (room.memory(None).patience(), Patience { span: Duration::ZERO, timer: None });
+        assert_eq!(other.grow_to(65 * KIB, &mut over).await, Err(NoRoom));
+        let (grown, ()) = tokio::join!(other.grow_to(65 * KIB, &mut patience), async {
+            drop(std::mem::replace(&mut long, room.memory(None)));
+        });
+        assert_eq!(grown, Ok(()));
+    }
+}

@@ -1,0 +1,18 @@
+//! What a client or a server is told if there is no outcome: problem documents, and the reasons that a body or a service
+//! gives for them.
+//!
+//! A problem depends on no route and on no request.
+
+mod advice;
+mod code;
+mod document;
+mod failure;
+mod malformed;
+mod unread;
+
+pub use code::Code;
+pub use document::{Form, Problem, SPECIFICATION};
+pub(crate) use document::{GRPC_STATUS, is_grpc};
+pub use failure::Failure;
+pub use malformed::Malformed;
+pub use unread::{TooSlow, Unread};

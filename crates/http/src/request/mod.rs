@@ -1,0 +1,11 @@
+//! From a request to an intent: its key, caller, operation and payload.
+//!
+//! Neither the engine nor the inner service is called here.
+
+mod payload;
+mod prefer;
+mod prepare;
+pub(crate) mod streams;
+
+pub(crate) use payload::{ParsedRequest, RequestPayload};
+pub(crate) use prepare::{Early, Prepared, ProtectedRequest, Stop};

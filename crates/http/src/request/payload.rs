@@ -1,0 +1,184 @@
+//! A request as the input of its fingerprint.
+//!
+//! The owned form of [`fingerprint::Request`](semel::core::fingerprint::Request).
+
+use crate::body::CompleteBody;
+use crate::memory::{BodyMemory, Turn};
+use crate::route::{NoKey, Ready, Target};
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use semel::core::fingerprint::json::Scalar;
+use semel::core::fingerprint::{Error, ErrorKind, Fingerprint, Limits, Payload, Pointer, Request, Selection};
+use semel::core::key::Parsed;
+use semel::core::scope::Operation;
+use std::sync::Arc;
+
+/// Larger bodies are parsed on a blocking thread, so that other requests do not wait. Compressed ones always are:
+/// their sender decides how much work they need.
+const LARGE_BYTES: usize = 64 * 1024;
+
+/// A compressed body is first decoded within this size, or within this many times its length, whichever is more. JSON and
+/// forms typically reach a tenth of that. Only what turns out to be longer reserves the memory for the longest body that is
+/// allowed: otherwise a few bytes, which nearly all senders mean honestly, would reserve it.
+const TRIED_BYTES: usize = 1 << 20;
+const TRIED_EXPANSION: usize = 100;
+
+/// The limit within which `body` is decoded first, if `bytes_max` are allowed.
+pub(crate) fn tried_first(headers: &HeaderMap, body: &Bytes, bytes_max: usize) -> usize {
+    if !headers.contains_key(CONTENT_ENCODING) {
+        return bytes_max;
+    }
+    body.len().saturating_mul(TRIED_EXPANSION).max(TRIED_BYTES).min(bytes_max)
+}
+
+/// Whether a body was longer than its limit.
+pub(crate) fn is_too_large(parsed: &Result<ParsedRequest, Error>) -> bool {
+    let (Err(error) | Ok(ParsedRequest::NoKey(NoKey::Unreadable(error)))) = parsed else { return false };
+    error.kind() == ErrorKind::TooLarge
+}
+
+/// Everything in a request that can count.
+pub(crate) struct RequestPayload {
+    target: Target,
+    operation: Operation,
+    headers: HeaderMap,
+    body: Bytes,
+    /// The memory of the body, which is kept as long as another fingerprint may be needed.
+    _memory: Option<Arc<BodyMemory>>,
+    limits: Limits,
+}
+
+/// A parsed request, whose fingerprint under one selection is known.
+pub(crate) struct FingerprintedPayload {
+    payload: Arc<RequestPayload>,
+    known: (Selection, Fingerprint),
+}
+
+/// The result of parsing a request.
+pub(crate) enum ParsedRequest {
+    /// With the key from its body, if that was needed.
+    Payload(FingerprintedPayload, Option<Parsed>),
+    /// It has no key.
+    NoKey(NoKey),
+}
+
+impl RequestPayload {
+    pub(crate) fn new(
+        parts: &Parts,
+        target: &Target,
+        operation: &Operation,
+        complete: &CompleteBody,
+        bytes_max: usize,
+    ) -> Self {
+        Self {
+            target: target.clone(),
+            operation: operation.clone(),
+            headers: parts.headers.clone(),
+            body: complete.data.clone(),
+            _memory: complete.memory.clone(),
+            limits: Limits { decoded_body_bytes_max: bytes_max },
+        }
+    }
+
+    /// The most memory for decoding the body's content encoding; `None` if it has none.
+    pub(crate) fn decoding_bytes_max(&self) -> Option<usize> {
+        if !self.headers.contains_key(CONTENT_ENCODING) {
+            return None;
+        }
+        let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
+        let request = Request { content_type: &kind, content_encoding: &coding, ..self.request() };
+        Some(request.decoding_bytes_max(&self.limits)).filter(|bytes| *bytes > 0)
+    }
+
+    /// Parses the request under the terms of its route, on a blocking thread if that may take long. `for_key`: it has
+    /// no key yet. `turn` is held until this is done, even if nobody waits for it any more.
+    pub(crate) async fn parse_payload(
+        self,
+        ready: &Arc<Ready>,
+        for_key: bool,
+        turn: Option<Turn>,
+    ) -> Result<ParsedRequest, Error> {
+        let payload = Arc::new(self);
+        let is_long = payload.body.len() >= LARGE_BYTES || payload.headers.contains_key(CONTENT_ENCODING);
+        if !is_long {
+            return payload.parse_inline(ready, for_key);
+        }
+        let (reader, terms) = (Arc::clone(&payload), Arc::clone(ready));
+        let taking = move || {
+            let _turn = turn;
+            reader.parse_inline(&terms, for_key)
+        };
+        match tokio::task::spawn_blocking(taking).await {
+            Ok(taken) => taken,
+            Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+            // The runtime is shutting down, and nobody waits any more.
+            Err(_) => payload.parse_inline(ready, for_key),
+        }
+    }
+
+    fn parse_inline(self: Arc<Self>, ready: &Ready, for_key: bool) -> Result<ParsedRequest, Error> {
+        let terms = &ready.terms;
+        let key = match for_key.then(|| terms.key_source.read(&self.headers, Some(&self), terms)) {
+            None => None,
+            Some(Ok(parsed)) => Some(parsed),
+            Some(Err(no_key)) => return Ok(ParsedRequest::NoKey(no_key)),
+        };
+        let selection = &terms.policy.selection;
+        let fingerprint = self.fingerprint(selection)?;
+        Ok(ParsedRequest::Payload(
+            FingerprintedPayload { payload: self, known: (selection.clone(), fingerprint) },
+            key,
+        ))
+    }
+
+    /// The value at one place of a JSON body.
+    pub(crate) fn scalar_at(&self, pointer: &Pointer) -> Result<Scalar, Error> {
+        let (kind, coding) = (self.lines(&CONTENT_TYPE), self.lines(&CONTENT_ENCODING));
+        let request = Request { content_type: &kind, content_encoding: &coding, ..self.request() };
+        request.scalar_at(pointer, &self.limits)
+    }
+
+    fn request(&self) -> Request<'_> {
+        let (method, path) = (self.target.method().as_str(), self.target.path());
+        Request::new(method, self.operation.as_str(), path, &self.body)
+    }
+
+    fn lines(&self, name: &HeaderName) -> Vec<&[u8]> {
+        self.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
+    }
+}
+
+impl Payload for RequestPayload {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        let headers: Vec<_> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let request = Request {
+            query: self.target.query().map(str::as_bytes),
+            content_type: &self.lines(&CONTENT_TYPE),
+            content_encoding: &self.lines(&CONTENT_ENCODING),
+            headers: &headers,
+            ..self.request()
+        };
+        request.fingerprint(selection, &self.limits)
+    }
+}
+
+impl FingerprintedPayload {
+    /// The fingerprint under the terms of the request's route.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.known.1
+    }
+}
+
+impl Payload for FingerprintedPayload {
+    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
+        let (known, fingerprint) = &self.known;
+        if known == selection {
+            return Ok(*fingerprint);
+        }
+        // A record with other terms. Rare enough to compute it inline.
+        self.payload.fingerprint(selection)
+    }
+}

@@ -1,0 +1,253 @@
+//! From a request to an intent.
+//!
+//! Everything about a request before the engine is called. The inner service is not called here.
+
+use super::payload::{self, FingerprintedPayload, ParsedRequest, RequestPayload};
+use super::{prefer, streams};
+use crate::body::{self, Body, BoxError, CompleteBody, Read};
+use crate::layer::Shared;
+use crate::memory::NoRoom;
+use crate::observe::EventKind;
+use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};
+use crate::response::answer;
+use crate::route::{KeyRule, NoKey, Ready, Target};
+use bytes::Bytes;
+use http::request::Parts;
+use semel::Intent;
+use semel::core::key::{Key, Parsed};
+use semel::core::policy::Class;
+use semel::core::scope::{Operation, Scope};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A request on a protected route.
+pub(crate) struct ProtectedRequest {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ready: Arc<Ready>,
+    pub(crate) target: Target,
+    pub(crate) form: Form,
+}
+
+/// A request that is ready for the engine.
+pub(crate) struct Prepared {
+    pub(crate) intent: Intent,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) operation: Operation,
+    pub(crate) key: Key,
+    pub(crate) complete: CompleteBody,
+    /// The client prefers an asynchronous response.
+    pub(crate) is_async: bool,
+}
+
+/// What the head of a request says about its key.
+pub(crate) enum Early {
+    Key(Parsed),
+    /// The key is in the body.
+    InBody,
+    /// There is none, and none is required.
+    Unkeyed,
+}
+
+/// Why the engine is not called.
+pub(crate) enum Stop {
+    Refused(Problem),
+    /// Its body did not arrive, or there was no memory for it.
+    Unread(Unread),
+    /// It has no key and needs none; contains the unread part of its body.
+    Unprotected(Body),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+impl ProtectedRequest {
+    /// Determines operation, caller, key and payload.
+    pub(crate) async fn prepare<B>(&self, parts: &mut Parts, body: B) -> Result<Prepared, Stop>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let early = match self.early_key(parts)? {
+            Early::Key(parsed) => Some(parsed),
+            Early::InBody => None,
+            Early::Unkeyed => return Err(Stop::Unprotected(Body::live(body))),
+        };
+        let operation = self.ready.operation(&self.target);
+        let mut scope = None;
+        if early.is_some() {
+            streams::refuse_streams(parts)?;
+            // Before its body is read: a caller that cannot be identified need not send it.
+            scope = Some(Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?));
+        } else {
+            streams::refuse_tunnels(parts)?;
+        }
+        let is_async = early.is_some() && self.takes_async(parts);
+        let complete = self.read(self.shared.client_of(parts), body).await?;
+        let (known, key) = match self.parse_payload(parts, &operation, &complete, early.is_none()).await? {
+            ParsedRequest::Payload(known, late) => (known, late.or(early)),
+            ParsedRequest::NoKey(no_key) => {
+                self.unless_optional(no_key)?;
+                return Err(Stop::Unprotected(Body::complete(complete)));
+            }
+        };
+        let Some(Parsed { key, warning }) = key else {
+            return Err(Stop::Unprotected(Body::complete(complete)));
+        };
+        if let Some(weakness) = warning {
+            self.shared.report(&self.ready, EventKind::WeakKey(weakness));
+        }
+        streams::refuse_streams(parts)?;
+        let is_async = is_async || self.takes_async(parts);
+        let scope = match scope {
+            Some(scope) => scope,
+            None => Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?),
+        };
+        let intent = self.intent(parts, &scope, &key, known, is_async);
+        Ok(Prepared { intent, scope, operation, key, complete, is_async })
+    }
+
+    /// What the head says about the key.
+    pub(crate) fn early_key(&self, parts: &Parts) -> Result<Early, Problem> {
+        let terms = &self.ready.terms;
+        if terms.key_source.reads_body() {
+            return Ok(Early::InBody);
+        }
+        match terms.key_source.read(&parts.headers, None, terms) {
+            Ok(parsed) => Ok(Early::Key(parsed)),
+            Err(no_key) => self.unless_optional(no_key).map(|()| Early::Unkeyed),
+        }
+    }
+
+    /// Refuses a request without a key, unless the key is optional and simply absent.
+    pub(crate) fn unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
+        let terms = &self.ready.terms;
+        match no_key {
+            NoKey::Absent if terms.key == KeyRule::Optional => Ok(()),
+            NoKey::Absent => {
+                let detail = format!(
+                    "Nothing was run. Send one key per operation, and the same key on retries: {}.",
+                    terms.key_source
+                );
+                Err(Problem::new(Code::Missing, detail))
+            }
+            NoKey::Invalid(error) => Err(Problem::new(Code::Invalid, error.to_string())),
+            NoKey::NoText => {
+                let detail = format!("The key must be a string or a number: {}.", terms.key_source);
+                Err(Problem::new(Code::Invalid, detail))
+            }
+            NoKey::Unreadable(error) => Err(answer::fingerprint(&error)),
+        }
+    }
+
+    pub(crate) async fn parse_payload(
+        &self,
+        parts: &Parts,
+        operation: &Operation,
+        complete: &CompleteBody,
+        for_key: bool,
+    ) -> Result<ParsedRequest, Problem> {
+        let max = self.ready.terms.request_bytes_max;
+        let mut tried = payload::tried_first(&parts.headers, &complete.data, max);
+        loop {
+            let payload = RequestPayload::new(parts, &self.target, operation, complete, tried);
+            let turn = match payload.decoding_bytes_max() {
+                Some(bytes) => {
+                    let client = self.shared.client_of(parts);
+                    Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)
+                }
+                None => None,
+            };
+            let parsed = payload.parse_payload(&self.ready, for_key, turn).await;
+            if tried < max && payload::is_too_large(&parsed) {
+                tried = max;
+                continue;
+            }
+            return parsed.map_err(|error| answer::fingerprint(&error));
+        }
+    }
+
+    fn takes_async(&self, parts: &mut Parts) -> bool {
+        // gRPC has no response for "later".
+        let may_defer = self.shared.published.is_some() && self.form == Form::Json;
+        // The response of a local handler is what it commits.
+        let may_defer = may_defer && self.ready.policy.class != Class::Local;
+        may_defer && prefer::takes_async(&mut parts.headers)
+    }
+
+    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<CompleteBody, Stop>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let max = self.ready.terms.request_bytes_max;
+        // If the declared length is too large, nothing has to be read.
+        if body.size_hint().lower() > max as u64 {
+            return Err(too_large(max).into());
+        }
+        let read = body::read(body, max, Some(self.shared.room.memory(client)));
+        let Ok(read) = timeout(self.shared.body_time_max, read).await else {
+            return Err(Stop::Unread(Unread::TooSlow));
+        };
+        Err(match read {
+            Read::Complete(complete) => return Ok(complete),
+            Read::Over => too_large(max).into(),
+            Read::Broken(error) => {
+                if error.is::<NoRoom>() {
+                    return Err(busy().into());
+                }
+                if TooSlow::is_cause_of(&*error) {
+                    return Err(Stop::Unread(Unread::TooSlow));
+                }
+                if let Some(Malformed(what)) = Malformed::in_cause_of(&*error) {
+                    let detail = format!("{what} Nothing was run.");
+                    return Err(Problem::new(Code::Malformed, detail).into());
+                }
+                let detail = "The request's body is incomplete. Nothing was run.";
+                Problem::new(Code::Unfingerprintable, detail).into()
+            }
+        })
+    }
+
+    fn intent(
+        &self,
+        parts: &Parts,
+        scope: &Arc<Scope>,
+        key: &Key,
+        known: FingerprintedPayload,
+        is_async: bool,
+    ) -> Intent {
+        let Ready { terms, policy, .. } = &*self.ready;
+        let intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
+        let mut intent = intent.sealed(terms.seal);
+        if let Some(rates) = &terms.rates {
+            intent = intent.limited_by(rates.clone());
+        }
+        if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
+            intent = intent.waiting(wait);
+        }
+        if let Some(address) = self.shared.address_of(parts) {
+            intent = intent.from_address(address);
+        }
+        intent
+    }
+}
+
+/// An estimate.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
+fn busy() -> Problem {
+    let detail = "Too many requests are being read at the moment, and there was no memory for the body of this one. Nothing was run; \
+                  retry later with the same key.";
+    Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
+}
+
+fn too_large(max: usize) -> Problem {
+    let detail =
+        format!("Nothing was run. With an idempotency key, a body may have at most {max} bytes here.");
+    Problem::new(Code::TooLarge, detail)
+}

@@ -1,0 +1,282 @@
+//! From an inner service's response to the ending of the attempt.
+//!
+//! Reads a response and decides what is stored of it. A response reaches its client only after its outcome was passed
+//! to the engine.
+
+use super::answer::Responder;
+use crate::body::{self, Body, BoxError, Clean, CompleteBody, ReadResponse, Why};
+use crate::handler::{Handle, outcome_hint};
+use crate::memory::ResponseMemory;
+use crate::names;
+use crate::observe::EventKind;
+use crate::problem::{Failure, GRPC_STATUS, is_grpc};
+use crate::route::Terms;
+use crate::stored::{Retain, rebuild};
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::response::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use semel::Ended;
+use semel::core::classify::{Answer, Ending, Steer};
+use semel::core::labels::Labels;
+use semel::core::outcome::{Fields, Outcome, Status};
+use semel::core::policy::Class;
+use std::borrow::Cow;
+
+/// What the call that ran the attempt returns to its client, besides what was stored.
+pub(crate) enum Local {
+    Response(Box<Response<Body>>),
+    Failed(Failure),
+}
+
+/// Reads a response, as far as it has to be stored and there is memory.
+pub(crate) async fn ended<R>(
+    response: Response<R>,
+    method: &Method,
+    handle: &Handle,
+    memory: ResponseMemory,
+    responder: &Responder<'_>,
+) -> Ended<Local>
+where
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let (terms, class) = (&responder.ready.terms, handle.attempt().class());
+    let (mut parts, body) = response.into_parts();
+    let read = if is_endless(&parts.headers) {
+        ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
+    } else {
+        body::read_response(body, terms.response_bytes_max, memory).await
+    };
+    let statement_of = |complete| {
+        let statement = Statement::new(&parts, complete, handle.report().steer);
+        if statement.is_odd() {
+            responder.shared.report(responder.ready, EventKind::OddWord);
+        }
+        statement
+    };
+    let (ending, body, stored_memory) = match read {
+        ReadResponse::Complete(mut complete, mut memory) => {
+            let kept = |status| kept(&parts, &complete, method, status, handle, terms);
+            let ending = statement_of(Some(&complete)).ending(class, terms, kept);
+            let length = parts.headers.get(CONTENT_LENGTH);
+            let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(complete.data.len()));
+            if is_wrong && !is_bodiless(method, parts.status) {
+                // Not stored either: a server would end the message by it.
+                parts.headers.remove(CONTENT_LENGTH);
+            }
+            complete.clean(Clean::All);
+            let stored_memory = memory.split(complete.data.len());
+            (ending, Body::held(complete, memory), Some(stored_memory))
+        }
+        ReadResponse::Over(body, why) => {
+            if why == Why::NoRoom {
+                let (operation, id) = (responder.ready.label.as_str(), handle.operation_id());
+                tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
+            }
+            let unkept = |status| unkept(&parts, status, handle, terms);
+            (statement_of(None).ending(class, terms, unkept), body, None)
+        }
+        ReadResponse::Broken(error) => return failed(Failure::of_body(&*error)),
+    };
+    names::strip(&mut parts.headers);
+    let why = why(&ending, parts.status);
+    let local = Local::Response(Box::new(Response::from_parts(parts, body)));
+    Ended::new(ending, local).because(why).holding(stored_memory)
+}
+
+/// A response to HEAD has the length of its body and not the body.
+pub(crate) fn to_head(response: &mut Response<Body>) {
+    let Some(data) = response.body().data().filter(|data| !data.is_empty()) else { return };
+    response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| data.len().into());
+    *response.body_mut() = Body::from(Bytes::new());
+}
+
+/// There is no complete response, and the effect is in doubt.
+pub(crate) fn failed(failure: Failure) -> Ended<Local> {
+    Ended::new(Ending::InDoubt, Local::Failed(failure)).because(failure.why())
+}
+
+/// What an operator should know about a response that is not replayed.
+fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
+    match ending {
+        Ending::Succeeded(_) | Ending::FailedReplayable(_) | Ending::NotAppliedForGood(_) => {
+            Cow::Borrowed("")
+        }
+        Ending::NotApplied(_) | Ending::InDoubt => format!("answered {}", status.as_u16()).into(),
+    }
+}
+
+/// The outcome of a complete response.
+fn kept(
+    parts: &Parts,
+    complete: &CompleteBody,
+    method: &Method,
+    status: Status,
+    handle: &Handle,
+    terms: &Terms,
+) -> Outcome {
+    if let Retain::Minimal(_) = terms.retain {
+        return rebuild::minimal(status, &parts.headers, handle.report().resource);
+    }
+    let bodiless = is_bodiless(method, parts.status);
+    let trailers = |trailers| terms.kept.of(trailers, 0, true).into_iter().collect();
+    Outcome {
+        status,
+        headers: terms.kept.of(&parts.headers, complete.data.len(), bodiless).into_iter().collect(),
+        body: semel::core::outcome::Body::Kept(by_itself(&complete.data)),
+        trailers: complete.trailers.as_ref().map_or_else(Fields::default, trailers),
+        labels: Labels::default(),
+    }
+}
+
+/// Whether the length is of a body that is not sent.
+fn is_bodiless(method: &Method, status: StatusCode) -> bool {
+    *method == Method::HEAD || status == StatusCode::NOT_MODIFIED
+}
+
+/// A copy of the bytes. Data from a connection is a slice of its buffer, and would keep the whole buffer for as long
+/// as the outcome is cached: eight kilobytes for a body of a hundred bytes.
+fn by_itself(data: &Bytes) -> Bytes {
+    // A longer body fills most of its buffer.
+    if data.len() <= READ_BYTES { Bytes::copy_from_slice(data) } else { data.clone() }
+}
+
+/// The size of a read buffer.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The outcome of a response that is too long or endless.
+fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outcome {
+    match terms.retain {
+        Retain::Whole => Outcome::not_retained(status),
+        Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.report().resource),
+    }
+}
+
+/// What a response says about its effect.
+pub(crate) struct Statement {
+    /// None if the response does not say how it ended, such as an incomplete gRPC response.
+    status: Option<Status>,
+    retry_after: bool,
+    steer: Option<Steer>,
+    /// An endless stream: only its beginning counts.
+    is_endless: bool,
+}
+
+impl Statement {
+    /// What a response with this head says, and with this body if it is complete. `reported`: the handler's report.
+    pub(crate) fn new(parts: &Parts, complete: Option<&CompleteBody>, reported: Option<Steer>) -> Self {
+        let trailers = complete.and_then(|complete| complete.trailers.as_ref());
+        let is_empty = complete.is_some_and(|complete| complete.data.is_empty());
+        Self::of_end(parts, complete.is_some().then_some((is_empty, trailers)), reported)
+    }
+
+    /// The same if only the end of the body is known: whether it was empty, and its trailers.
+    pub(crate) fn of_end(
+        parts: &Parts,
+        end: Option<(bool, Option<&HeaderMap>)>,
+        reported: Option<Steer>,
+    ) -> Self {
+        let steer = outcome_hint::of(reported, parts, end.and_then(|(_, trailers)| trailers));
+        // Without a status, the service's own report is enough.
+        let status = status(parts, end).or_else(|| steer.map(|_| Status::Grpc(GRPC_UNKNOWN)));
+        let retry_after = invites_retry(&parts.headers);
+        Self { status, retry_after, steer, is_endless: is_endless(&parts.headers) }
+    }
+
+    /// Whether a success was reported as "not applied".
+    fn is_odd(&self) -> bool {
+        let is_success = matches!(self.status, Some(Status::Http(200..=299) | Status::Grpc(0)));
+        is_success && self.steer == Some(Steer::NotApplied)
+    }
+
+    /// The ending of an attempt of this class, with the outcome.
+    pub(crate) fn ending(
+        &self,
+        class: Class,
+        terms: &Terms,
+        outcome: impl FnOnce(Status) -> Outcome,
+    ) -> Ending {
+        let Some(status) = self.status else { return Ending::InDoubt };
+        let is_success = matches!(status, Status::Http(200..=299));
+        if self.is_endless && !is_success && self.steer.is_none() {
+            return Ending::InDoubt;
+        }
+        let answer = Answer { status, retry_after: self.retry_after, steer: self.steer };
+        Ending::of(class, &answer, &terms.rules, outcome(status))
+    }
+}
+
+/// The status of a response; for gRPC, `grpc-status` if there is one. That of the head counts only if neither a
+/// message nor trailers follow.
+fn status(parts: &Parts, end: Option<(bool, Option<&HeaderMap>)>) -> Option<Status> {
+    // Another status than 200 comes from an intermediary.
+    if !is_grpc(&parts.headers) || parts.status != StatusCode::OK {
+        return Some(Status::Http(parts.status.as_u16()));
+    }
+    let status = match end? {
+        (true, None) => parts.headers.get(GRPC_STATUS),
+        (_, trailers) => trailers?.get(GRPC_STATUS),
+    };
+    status?.to_str().ok()?.parse().ok().map(Status::Grpc)
+}
+
+const GRPC_UNKNOWN: u32 = 2;
+
+/// Whether a response has a valid `Retry-After`: whole seconds or an HTTP date. Anything else is ignored.
+fn invites_retry(headers: &HeaderMap) -> bool {
+    let names_time = |value: &HeaderValue| {
+        let is_seconds = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
+        is_seconds || value.to_str().is_ok_and(|date| httpdate::parse_http_date(date).is_ok())
+    };
+    headers.contains_key(RETRY_AFTER) && headers.get_all(RETRY_AFTER).iter().all(names_time)
+}
+
+/// Whether a response with these headers is an endless stream: an event stream, or parts that replace each other. For
+/// such a response, only the head is awaited, and its body is streamed.
+pub fn is_endless(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_TYPE).iter().any(|value| {
+        let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        [&b"text/event-stream"[..], b"multipart/x-mixed-replace"]
+            .iter()
+            .any(|endless| kind.eq_ignore_ascii_case(endless))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_seconds_and_dates_invite_a_retry() {
+        let invites = |lines: &[&'static str]| {
+            let lines = lines.iter().map(|line| (RETRY_AFTER, HeaderValue::from_static(line)));
+            invites_retry(&lines.collect())
+        };
+        for good in ["0", "1", "120", "86400000000000000000000"] {
+            assert!(invites(&[good]), "{good}");
+        }
+        let dates = [
+            "Wed, 21 Oct 2026 07:28:00 GMT",
+            "Wednesday, 21-Oct-26 07:28:00 GMT",
+            "Wed Oct 21 07:28:00 2026",
+        ];
+        for good in dates {
+            assert!(invites(&[good]) && invites(&["1", good]), "{good}");
+        }
+        for bad in
+            ["", "soon", "1.5", "-1", "+1", "5s", "1, 2", "0x10", "2026-10-21T07:28:00Z", "Wed, 21 Oct"]
+        {
+            assert!(!invites(&[bad]) && !invites(&["1", bad]), "{bad}");
+        }
+        assert!(!invites(&[]));
+    }
+
+    #[test]
+    fn a_stored_body_does_not_keep_its_read_buffer() {
+        let buffer = Bytes::from(vec![b'x'; 8192]);
+        let kept = by_itself(&buffer.slice(100..200));
+        assert_eq!(kept, buffer[100..200]);
+        assert!(buffer.is_unique());
+    }
+}

@@ -1,0 +1,28 @@
+//! Routes: which requests belong to one, and what it requires and promises.
+//!
+//! Everything here follows from the configuration and from the head of a request. Nothing is read, stored or answered.
+
+mod authorize;
+mod callers;
+mod key_source;
+mod method;
+mod pattern;
+mod reconciler;
+mod routes;
+mod settings;
+mod target;
+pub(crate) mod template;
+
+pub use authorize::Authorize;
+pub(crate) use callers::TenantOf;
+pub use callers::{Callers, NotIdentified};
+pub use key_source::KeySource;
+pub(crate) use key_source::NoKey;
+pub(crate) use method::folded;
+pub use method::{check_method, is_registered_method};
+pub use pattern::{RoutePattern, RoutePatternError};
+pub use reconciler::Reconciler;
+pub(crate) use routes::Ready;
+pub use routes::Routes;
+pub use settings::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
+pub(crate) use target::Target;

@@ -1,0 +1,371 @@
+//! Which terms apply to a request.
+//!
+//! No spelling of a method or a path bypasses the terms.
+
+use super::method::{check_method, folded, is_registered_method};
+use super::pattern::RoutePattern;
+use super::settings::{Terms, TermsError};
+use super::target::Target;
+use crate::run::shadow;
+use crate::stored::Retain;
+use http::Method;
+use semel::core::policy::Policy;
+use semel::core::scope::{Operation, normal_path};
+use semel::sealing::Seal;
+use std::sync::Arc;
+
+/// Validated terms, shared by requests.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// The operation's label in metrics.
+    pub(crate) label: String,
+    name: Option<Arc<str>>,
+    pub(crate) terms: Terms,
+    pub(crate) policy: Arc<Policy>,
+}
+
+impl Ready {
+    fn new(mut terms: Terms, pattern: &str) -> Result<Arc<Self>, TermsError> {
+        terms.check()?;
+        terms.methods = compared(&terms.methods)?;
+        let policy = Arc::new(terms.policy.clone());
+        let label = terms.name.clone().unwrap_or_else(|| pattern.to_owned());
+        let name = terms.name.as_deref().map(Arc::from);
+        Ok(Arc::new(Self { label, name, terms, policy }))
+    }
+
+    /// The operation of a request.
+    pub(crate) fn operation(&self, target: &Target) -> Operation {
+        match &self.name {
+            Some(name) => Operation::named(Arc::clone(name)),
+            None => Operation::route(target.method().as_str(), target.path()),
+        }
+    }
+}
+
+/// Methods in normal form, without duplicates.
+fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
+    let mut found = Vec::with_capacity(methods.len());
+    for method in methods {
+        let method = check_method(method)?;
+        if !found.contains(&method) {
+            found.push(method);
+        }
+    }
+    Ok(found)
+}
+
+/// Which terms apply to a request: those of the first route that matches its path and method, otherwise the default.
+///
+/// ```
+/// use semel_http::{KeyRule, Routes, Terms};
+///
+/// let charge = Terms { name: Some("charge".into()), key: KeyRule::Required, ..Terms::default() };
+/// let routes = Routes::new(Terms::default())?.with("/accounts/{account}/charges", charge)?;
+/// # Ok::<(), semel_http::TermsError>(())
+/// ```
+///
+/// Methods are compared without regard to letter case, and paths in their [normal
+/// form](semel::core::scope::normal_path): `post //%63harges` gets the terms of `POST /charges`, shares its keys, and
+/// is passed on unchanged. Services differ about `/Charges`, `/charges/`, `/charges;v=1` and, with an escaped slash,
+/// `/v1%2Fcharges`: these get the default terms unless a route matches. If your service treats them as the same,
+/// reject all but one, or give each a route with the same [name](Terms::name).
+#[derive(Debug, Clone)]
+pub struct Routes {
+    default: Arc<Ready>,
+    by_pattern: Vec<(RoutePattern, Arc<Ready>)>,
+}
+
+impl Routes {
+    /// Uses `default` for every request.
+    pub fn new(default: Terms) -> Result<Self, TermsError> {
+        if let Some(name) = default.name.as_ref().filter(|name| route_of(name).is_some()) {
+            return Err(TermsError::Name(name.clone()));
+        }
+        Ok(Self { default: Ready::new(default, "other")?, by_pattern: Vec::new() })
+    }
+
+    /// Adds `terms` for requests whose path matches `pattern`, a [`RoutePattern`], and whose method is in the terms.
+    pub fn with(mut self, pattern: &str, terms: Terms) -> Result<Self, TermsError> {
+        let parsed = RoutePattern::parse(pattern).map_err(TermsError::Pattern)?;
+        if let Some(name) = &terms.name
+            && self.all().any(|(_, other)| other.name == terms.name && !is_one_rule(other, &terms))
+        {
+            return Err(TermsError::Callers(name.clone()));
+        }
+        if let Some(name) = terms.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &terms)) {
+            return Err(TermsError::Name(name.clone()));
+        }
+        self.by_pattern.push((parsed, Ready::new(terms, pattern)?));
+        Ok(self)
+    }
+
+    /// Whether records of requests with other terms may have this name.
+    fn is_anothers(&self, name: &str, pattern: &RoutePattern, terms: &Terms) -> bool {
+        let Some((method, path)) = route_of(name) else { return false };
+        // Names of records are normal forms, so another spelling cannot collide.
+        let is_named = terms.methods.iter().any(|own| folded(own) == method);
+        let is_its_own = is_named && pattern.is_fixed() && pattern.normal() == path;
+        let is_taken = |(earlier, ready): &(RoutePattern, Arc<Ready>)| {
+            earlier.fits(path) && ready.terms.methods.contains(&method) && ready.name.as_deref() != Some(name)
+        };
+        !is_its_own || self.by_pattern.iter().any(is_taken)
+    }
+
+    /// All routes with pattern and terms; the default, without a pattern, last.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
+        let routes = self.by_pattern.iter().map(|(pattern, ready)| (Some(pattern.as_str()), &ready.terms));
+        routes.chain([(None, &self.default.terms)])
+    }
+
+    /// Protected methods that are not in IANA's registry, without duplicates: perhaps misspelled.
+    pub fn unregistered_methods(&self) -> Vec<&Method> {
+        let methods = self.all().flat_map(|(_, terms)| &terms.methods);
+        let mut found: Vec<_> = methods.filter(|method| !is_registered_method(method)).collect();
+        found.sort_by_key(|method| method.as_str());
+        found.dedup();
+        found
+    }
+
+    /// Whether any route requires authorization before a replay.
+    pub(crate) fn ask(&self) -> bool {
+        self.all().any(|(_, terms)| terms.authorize.is_some())
+    }
+
+    /// The first route, by its label, whose outcomes must be sealed.
+    pub(crate) fn sealed_route(&self) -> Option<&str> {
+        let mut routes = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
+        let route = routes.find(|ready| ready.terms.seal == Seal::Required);
+        route.map(|ready| ready.label.as_str())
+    }
+
+    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the current terms.
+    pub fn must_seal(&self, operation: &str) -> bool {
+        self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
+    }
+
+    /// The longest body that is stored of responses of a record's operation, by the current terms.
+    pub fn response_bytes_max(&self, operation: &str) -> usize {
+        self.of_record(operation).unwrap_or(&self.default).terms.response_bytes_max
+    }
+
+    /// Whether only the minimal form is stored of responses of a record's operation, by the current terms.
+    pub fn stores_minimal(&self, operation: &str) -> bool {
+        let terms = &self.of_record(operation).unwrap_or(&self.default).terms;
+        matches!(terms.retain, Retain::Minimal(_))
+    }
+
+    /// Sample operations of a route, one per method if it has no name. Those of the default have a path that matches
+    /// no pattern, unless a pattern matches everything.
+    pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
+        if let Some(name) = &terms.name {
+            return vec![Operation::named(name.as_str())];
+        }
+        let longest = self.by_pattern.iter().map(|(pattern, _)| pattern.segment_count()).max();
+        let other = || "/(other)".repeat(longest.unwrap_or_default() + 1);
+        let path = route.map_or_else(other, str::to_owned);
+        terms.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
+    }
+
+    /// The first route with a reconciler that the engine does not know.
+    pub(crate) fn unasked_route(&self, knows: impl Fn(&str) -> bool) -> Option<String> {
+        let is_unasked = |operation: &Operation| {
+            let operation = operation.as_str();
+            self.reconciler_of(operation).is_some() && !knows(operation)
+        };
+        let mut routes = self.all().filter(|(_, terms)| terms.reconciler.is_some());
+        let found = routes.find(|(route, terms)| self.operations_like(*route, terms).iter().any(is_unasked));
+        found.map(|(route, terms)| terms.name.as_deref().or(route).unwrap_or("other").to_owned())
+    }
+
+    /// All labels that [`label`](Self::label) can return; at most one per route.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.by_pattern
+            .iter()
+            .map(|(_, ready)| ready)
+            .chain([&self.default])
+            .map(|ready| ready.label.as_str())
+    }
+
+    /// The label of a record's operation in metrics: the name of its route, otherwise its pattern, otherwise `other`. A
+    /// record of shadow mode has the label of the operation that it observes.
+    pub fn label(&self, operation: &str) -> &str {
+        self.of_record(shadow::shadowed(operation)).unwrap_or(&self.default).label.as_str()
+    }
+
+    /// The terms for a record of this operation, by the current routes.
+    pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
+        let mut named = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
+        if let Some(ready) = named.find(|ready| ready.terms.name.as_deref() == Some(operation)) {
+            return Some(ready);
+        }
+        let (method, path) = operation.split_once(' ')?;
+        // A record of an earlier version may have another spelling.
+        self.of(&folded(&method.parse().ok()?), &normal_path(path))
+    }
+
+    /// The terms for a request, if its method is protected; method and path are in normal form.
+    pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Ready>> {
+        let routes = self.by_pattern.iter().filter(|(pattern, _)| pattern.fits(path)).map(|(_, ready)| ready);
+        routes.chain([&self.default]).find(|ready| ready.terms.methods.contains(method))
+    }
+}
+
+/// The method and path of an operation without a configured name.
+fn route_of(name: &str) -> Option<(Method, &str)> {
+    let (method, path) = name.split_once(' ')?;
+    let is_path = path.is_empty() || path == "*" || path.starts_with('/');
+    let method = method.parse().ok()?;
+    (is_path && !path.contains(' ')).then_some((method, path))
+}
+
+/// Whether both identify callers by the same rule.
+fn is_one_rule(one: &Terms, other: &Terms) -> bool {
+    match (&one.callers, &other.callers) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.is_same(other),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::callers::{Callers, NotIdentified};
+    use super::super::key_source::KeySource;
+    use super::*;
+    use semel::core::policy::Class;
+
+    #[test]
+    fn a_route_applies_to_the_methods_it_names() {
+        let delete = Terms { methods: vec![Method::DELETE], name: Some("delete".into()), ..Terms::default() };
+        let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("valid");
+        let name = |method, path| routes.of(&method, path).map(|ready| ready.terms.name.clone());
+        assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
+        assert_eq!(name(Method::POST, "/x"), Some(None));
+        assert_eq!(name(Method::DELETE, "/y"), None);
+    }
+
+    #[test]
+    fn methods_are_protected_in_any_letter_case_and_mistyped_ones_refused() {
+        let method = |text: &str| text.parse::<Method>().expect("a token");
+        let under = |methods: &[&str]| {
+            let methods = methods.iter().map(|text| method(text)).collect();
+            Routes::new(Terms { methods, ..Terms::default() })
+        };
+        let routes = under(&["post", "POST", "Delete"]).expect("valid");
+        assert_eq!(routes.default.terms.methods, [Method::POST, Method::DELETE]);
+        let error = TermsError::Method { found: "POTS".into(), meant: "POST" };
+        assert_eq!(under(&["DELETE", "pots"]).unwrap_err(), error);
+        assert!(error.to_string().contains("`POTS`") && error.to_string().contains("`POST`"));
+        let routes = under(&["purge", "post", "FROB", "PURGE"]).expect("they may be a service's own");
+        assert_eq!(routes.unregistered_methods(), [&method("FROB"), &method("PURGE")]);
+    }
+
+    #[test]
+    fn a_record_finds_its_route_however_spelled() {
+        let charge = Terms { seal: Seal::Required, ..Terms::default() };
+        let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", charge));
+        let routes = routes.expect("valid");
+        for operation in ["POST /charges", "post /charges", "POST //charges", "PATCH /%63harges"] {
+            assert!(routes.must_seal(operation), "{operation}");
+        }
+        for operation in ["POST /charges/", "DELETE /charges", "(shadow) POST /charges"] {
+            assert!(!routes.must_seal(operation), "{operation}");
+        }
+    }
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        let local = || Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+        assert!(Routes::new(local()).is_ok());
+        let refused =
+            Routes::new(Terms { store_down: crate::StoreDown::PassUnprotected, ..local() }).unwrap_err();
+        assert_eq!(refused, TermsError::Local("store_down"));
+        assert!(
+            ["transaction", "external", "downstream"].iter().all(|word| refused.to_string().contains(word))
+        );
+        let circular = Terms::default().keyed_by(crate::names::OPERATION_ID);
+        assert_eq!(Routes::new(circular).unwrap_err(), TermsError::KeyHeader);
+        let one = KeySource::Composite(vec![KeySource::Fingerprint]);
+        let nested = KeySource::Composite(vec![KeySource::Fingerprint, one.clone()]);
+        let circular = KeySource::Header(crate::names::OPERATION_ID);
+        let circular = KeySource::Composite(vec![KeySource::Fingerprint, circular]);
+        for (source, error) in
+            [(one, TermsError::Composite), (nested, TermsError::Composite), (circular, TermsError::KeyHeader)]
+        {
+            let terms = Terms { key_source: source, ..Terms::default() };
+            assert_eq!(Routes::new(terms).unwrap_err(), error);
+        }
+        let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
+        assert!(matches!(bad.unwrap_err(), TermsError::Pattern(_)));
+    }
+
+    #[test]
+    fn no_name_matches_the_records_of_another_route() {
+        let named = |name: &str| Terms { name: Some(name.into()), ..Terms::default() };
+        let at = |template: &str, name: &str| {
+            Routes::new(Terms::default()).and_then(|routes| routes.with(template, named(name)))
+        };
+        for (template, name) in [
+            ("/refunds", "POST /charges"),
+            ("/charges", "DELETE /charges"),
+            ("/charges", "post /charges"),
+            ("/charges", "POST //charges"),
+            ("/charges", "POST /%63harges"),
+            ("/charges", "POST /charges/"),
+            ("/charges/{id}", "POST /charges/{id}"),
+            ("/charges/{id}", "POST /charges/7"),
+            ("/{*all}", "POST /charges"),
+            ("/x", "OPTIONS *"),
+            ("/x", "CONNECT "),
+        ] {
+            assert_eq!(at(template, name).unwrap_err(), TermsError::Name(name.into()), "{template}");
+        }
+        for (template, name) in [
+            ("/charges", "POST /charges"),
+            ("/charges", "PATCH /charges"),
+            ("/%63harges", "POST /charges"),
+            ("/x", "POST charges"),
+            ("/x", "charge customers"),
+            ("/x", "POST /charges, once"),
+            ("/x", "/charges"),
+        ] {
+            assert!(at(template, name).is_ok(), "{template} {name}");
+        }
+        let routes = Routes::new(named("POST /charges"));
+        assert_eq!(
+            routes.unwrap_err(),
+            TermsError::Name("POST /charges".into()),
+            "the default is many routes"
+        );
+        let behind =
+            at("/{*all}", "everything").and_then(|routes| routes.with("/charges", named("POST /charges")));
+        assert_eq!(behind.unwrap_err(), TermsError::Name("POST /charges".into()), "no request gets there");
+    }
+
+    #[test]
+    fn routes_that_share_their_keys_share_the_rule_for_their_callers() {
+        let named = |callers: Option<&Callers>| Terms {
+            name: Some("charge".into()),
+            callers: callers.cloned(),
+            ..Terms::default()
+        };
+        let both = |one: Option<&Callers>, other: Option<&Callers>| {
+            let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/a", named(one)));
+            routes.and_then(|routes| routes.with("/b", named(other)))
+        };
+        let rule = || Callers::by(|_| Err(NotIdentified::ByRule));
+        let (one, other, anonymous) = (rule(), rule(), Callers::all_anonymous());
+        for (one, other) in [(None, None), (Some(&one), Some(&one)), (Some(&anonymous), Some(&anonymous))] {
+            assert!(both(one, other).is_ok(), "{one:?} {other:?}");
+        }
+        for (one, other) in [
+            (None, Some(&one)),
+            (Some(&one), None),
+            (Some(&one), Some(&other)),
+            (Some(&one), Some(&anonymous)),
+        ] {
+            assert_eq!(both(one, other).unwrap_err(), TermsError::Callers("charge".into()));
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A protected request: runs once, and gets its result.
+//!
+//! The call of the engine, the attempt within it, and the authorization before a replay. The inner service is called
+//! only by the engine, except if the store is unavailable and the terms allow it.
+
+use super::service::pass;
+use crate::body::{Body, BoxError, Clean, CompleteBody};
+use crate::handler::Handle;
+use crate::memory::{NoRoom, ResponseMemory};
+use crate::names;
+use crate::observe::{EventKind, RunningWork};
+use crate::problem::{Code, Failure, Problem};
+use crate::request::{Prepared, ProtectedRequest, streams};
+use crate::response::{Local, Responder, answer, ending};
+use crate::route::StoreDown;
+use crate::stored::rebuild;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use semel::core::id::OperationId;
+use semel::core::key::Key;
+use semel::core::outcome;
+use semel::core::record::StateName;
+use semel::core::scope::{Operation, Scope};
+use semel::core::store::Kind;
+use semel::{Answer, Attempt, Ended, Error, Replayed, RequestOutcome};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+/// The input of an attempt. It can be taken only once, so a request is passed on at most once.
+struct Load<S>(Arc<Mutex<Option<Loaded<S>>>>);
+
+struct Loaded<S> {
+    inner: S,
+    parts: Parts,
+    complete: CompleteBody,
+    /// For the response.
+    memory: ResponseMemory,
+}
+
+impl<S> Load<S> {
+    fn take(&self) -> Option<Loaded<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ProtectedRequest {
+    /// Runs the request once, and returns its response.
+    pub(crate) async fn once<S, R>(
+        self,
+        prepared: Prepared,
+        inner: S,
+        parts: Parts,
+    ) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let Prepared { intent, scope, operation, key, complete, is_async } = prepared;
+        let client = self.shared.client_of(&parts);
+        let Ok(memory) = self.shared.responses.reserve(client).await else {
+            return Ok(self.refuse(busy(), None));
+        };
+        let terms = &self.ready.terms;
+        let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
+        let retry = is_asked_about.then(|| parts.clone());
+        let load = Load(Arc::new(Mutex::new(Some(Loaded { inner, parts, complete, memory }))));
+        let (begun, began) = oneshot::channel();
+        let asked_with = key.clone();
+        let work = {
+            let load = Load(Arc::clone(&load.0));
+            let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
+            let (form, operation) = (self.form, operation.clone());
+            // The handler runs in another task, but belongs to the trace of the request.
+            let span = tracing::Span::current();
+            move |attempt: Attempt| {
+                let work = async move {
+                    let _running_work = RunningWork::new(&shared, &ready);
+                    let _ = begun.send(attempt.operation_id());
+                    let responder = Responder { shared: &shared, ready: &ready, form, operation };
+                    match load.take() {
+                        Some(loaded) => run(loaded, &key, attempt, &responder).await,
+                        // It was already passed on, or never will be: this attempt sends nothing.
+                        None => responder.unsent(attempt.operation_id()),
+                    }
+                };
+                work.instrument(span)
+            }
+        };
+        let answered = self.shared.engine.execute(intent, work);
+        let answered = if is_async {
+            tokio::select! {
+                biased;
+                Ok(id) = began => return Ok(self.accepted(id)),
+                answered = answered => match answered {
+                    Ok(Answer { operation_id, outcome: RequestOutcome::InProgress { .. } }) => {
+                        return Ok(self.accepted(operation_id));
+                    }
+                    answered => answered,
+                },
+            }
+        } else {
+            answered.await
+        };
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(error) => {
+                if is_out_of_reach(&error)
+                    && terms.store_down == StoreDown::PassUnprotected
+                    && let Some(Loaded { inner, parts, complete, .. }) = load.take()
+                {
+                    return Box::pin(self.fail_open(inner, parts, complete)).await;
+                }
+                return Ok(self.refuse_about(answer::error(&error), None, None, Some(&asked_with)));
+            }
+        };
+        // The attempt has taken it, if this call ran one.
+        let memory = load.take().map_or_else(|| self.shared.responses.memory(client), |loaded| loaded.memory);
+        Ok(self.answer(answer, retry, memory, &scope, &asked_with, operation).await)
+    }
+
+    fn responder(&self, operation: Operation) -> Responder<'_> {
+        Responder { shared: &self.shared, ready: &self.ready, form: self.form, operation }
+    }
+
+    pub(crate) async fn answer(
+        &self,
+        answer: Answer<Local>,
+        retry: Option<Parts>,
+        memory: ResponseMemory,
+        scope: &Scope,
+        key: &Key,
+        operation: Operation,
+    ) -> Response<Body> {
+        let (id, responder) = (answer.operation_id, self.responder(operation));
+        match answer.outcome {
+            RequestOutcome::Ran(ran) => {
+                let state = ran.stored.map(|stored| stored.state);
+                let what = match &ran.local {
+                    Local::Response(_) => EventKind::Ran(state),
+                    Local::Failed(failure) => EventKind::Refused { code: failure.code(), caller: None },
+                };
+                let is_failed = matches!(ran.local, Local::Failed(_));
+                let is_in_doubt = state.is_none_or(|state| state == StateName::Unknown);
+                let named = (is_failed || is_in_doubt).then_some(key);
+                self.shared.report_about(&self.ready, what, Some(id), named);
+                responder.ran(id, ran)
+            }
+            RequestOutcome::Replayed(replayed) => {
+                match Box::pin(self.replayed(id, &replayed, retry, memory, &responder)).await {
+                    Ok((response, what)) => {
+                        self.shared.report_about(&self.ready, what, Some(id), None);
+                        response
+                    }
+                    Err(NoRoom) => self.refuse_about(busy().about(id), None, Some(id), Some(key)),
+                }
+            }
+            request_outcome => {
+                let problem = responder.refusal(id, &request_outcome);
+                let is_mismatch = matches!(request_outcome, RequestOutcome::Mismatch);
+                self.refuse_about(problem, is_mismatch.then_some(scope), Some(id), Some(key))
+            }
+        }
+    }
+
+    /// A stored outcome, if the caller is authorized and there is memory for it.
+    async fn replayed(
+        &self,
+        id: OperationId,
+        replayed: &Replayed,
+        retry: Option<Parts>,
+        mut memory: ResponseMemory,
+        responder: &Responder<'_>,
+    ) -> Result<(Response<Body>, EventKind), NoRoom> {
+        // Before the authorization, and without waiting: it is already in memory.
+        if let outcome::Body::Kept(data) = &replayed.outcome.body {
+            memory.try_grow_to(data.len())?;
+        }
+        let (response, what) = self.replayed_uncounted(id, replayed, retry, responder).await;
+        let (parts, body) = response.into_parts();
+        Ok((Response::from_parts(parts, body.held_in(memory)?), what))
+    }
+
+    async fn replayed_uncounted(
+        &self,
+        id: OperationId,
+        replayed: &Replayed,
+        retry: Option<Parts>,
+        responder: &Responder<'_>,
+    ) -> (Response<Body>, EventKind) {
+        let terms = &self.ready.terms;
+        if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
+            && let Err(mut refusal) = authorize.ask(about(id, retry)).await
+        {
+            names::strip(refusal.headers_mut());
+            refusal.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
+            return (refusal, EventKind::NotAuthorized);
+        }
+        if let Some(response) = answer::replayed(id, replayed) {
+            let is_found = rebuild::is_found(&replayed.outcome);
+            return (response, if is_found { EventKind::Rebuilt } else { EventKind::Replayed });
+        }
+        if let (Some(rebuild), Some(retry)) = (terms.retain.rebuild(), retry)
+            && let Some(response) = rebuild::response(&**rebuild, id, &replayed.outcome, retry).await
+        {
+            return (answer::rebuilt(id, replayed, response), EventKind::Rebuilt);
+        }
+        let refused = EventKind::Refused { code: Code::NotRetained, caller: None };
+        (responder.not_retained(id, replayed), refused)
+    }
+
+    /// Reports a refusal. `caller`: whose key was bound to another payload.
+    pub(crate) fn refuse(&self, problem: Problem, caller: Option<&Scope>) -> Response<Body> {
+        self.refuse_about(problem, caller, None, None)
+    }
+
+    pub(crate) fn refuse_about(
+        &self,
+        problem: Problem,
+        caller: Option<&Scope>,
+        id: Option<OperationId>,
+        key: Option<&Key>,
+    ) -> Response<Body> {
+        let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
+        let what = EventKind::Refused { code: problem.code(), caller };
+        self.shared.report_about(&self.ready, what, id, key);
+        problem.into_response(self.form, self.shared.prefix())
+    }
+
+    /// Passes a request on without protection. Its response says that nothing is stored.
+    async fn fail_open<S, R>(
+        &self,
+        inner: S,
+        parts: Parts,
+        complete: CompleteBody,
+    ) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        self.shared.report(&self.ready, EventKind::FailedOpen);
+        let mut response = pass(inner, parts, Body::complete(complete), Clean::All).await?;
+        response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
+        Ok(response)
+    }
+
+    /// It is running; the response says where to ask for its result.
+    fn accepted(&self, id: OperationId) -> Response<Body> {
+        self.shared.report(&self.ready, EventKind::Accepted);
+        let mut response = Response::new(Body::from(Bytes::new()));
+        *response.status_mut() = StatusCode::ACCEPTED;
+        let headers = response.headers_mut();
+        headers.insert(names::OPERATION_ID, names::operation_id(id));
+        headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
+        if let Some(path) = self.shared.status_at(id) {
+            headers.insert(http::header::LOCATION, names::text(path));
+        }
+        response
+    }
+}
+
+/// The head of a retry, with its operation ID.
+fn about(id: OperationId, retry: &Parts) -> Parts {
+    let mut retry = retry.clone();
+    retry.extensions.insert(id);
+    retry
+}
+
+/// An estimate.
+const BUSY_FOR: Duration = Duration::from_secs(1);
+
+/// There is no memory for the response.
+pub(crate) fn busy() -> Problem {
+    let detail = "Too many responses are being sent at the moment, and there was no memory for this one. Nothing was run; \
+                  retry later with the same key.";
+    Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
+}
+
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// Whether the store could not be reached and certainly has no claim of this request. A refusal or a shutdown is no
+/// reason to continue without the store. A claim whose answer was lost is given back as "nothing was sent", which
+/// must stay true.
+fn is_out_of_reach(error: &Error) -> bool {
+    match error {
+        Error::Store(error) => error.kind() == Kind::Unavailable,
+        Error::Secrets(error) => error.is_retryable(),
+        // Not if another attempt may be running, or this one may have been claimed.
+        _ => false,
+    }
+}
+
+/// One attempt: the call of the inner service, and what its response means.
+async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, responder: &Responder<'_>) -> Ended<Local>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let Loaded { mut inner, parts, complete, memory } = loaded;
+    let method = parts.method.clone();
+    let id = attempt.operation_id();
+    let class = attempt.class();
+    let handle = Handle::new(attempt);
+    let request = streams::for_handler(parts, complete, key, class, &handle);
+    let called = inner.call(request).await.map_err(|error| Failure::found_in(&*error.into()));
+    match called {
+        Ok(response) => ending::ended(response, &method, &handle, memory, responder).await,
+        Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),
+        Err(failure) => ending::failed(failure),
+    }
+}

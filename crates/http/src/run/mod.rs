@@ -1,0 +1,13 @@
+//! How a request goes through the layer: run once by the engine, joined in the handler's own transaction, only observed,
+//! or passed on.
+//!
+//! The inner service is called here and nowhere else.
+
+mod execute;
+mod local;
+mod service;
+pub(crate) mod shadow;
+
+pub(crate) use execute::busy;
+pub use service::Service;
+pub use shadow::is_shadow;

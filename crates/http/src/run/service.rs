@@ -1,0 +1,130 @@
+//! The service: how a request goes through the layer.
+//!
+//! Requests with a key are passed on from here only in shadow mode.
+
+use crate::body::{Body, BoxError, Clean};
+use crate::layer::Shared;
+use crate::names;
+use crate::observe::EventKind;
+use crate::problem::Form;
+use crate::publish::resource;
+use crate::request::{ProtectedRequest, Stop};
+use crate::response::ending;
+use crate::route::{KeyRule, Mode, Target};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use semel::core::policy::Class;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A service under a [`Layer`](crate::Layer).
+#[derive(Clone)]
+pub struct Service<S> {
+    pub(crate) inner: S,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl<S, B, R> tower_service::Service<Request<B>> for Service<S>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The instance that was polled ready gets the request; its clone has to be polled again.
+        let next = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, next);
+        let shared = Arc::clone(&self.shared);
+        let (mut parts, body) = request.into_parts();
+        names::strip(&mut parts.headers);
+        let target = Target::new(&parts.method, shared.target(&parts));
+        if let Some(resource) = resource::resource_of(&shared, &target) {
+            return Box::pin(async move { Ok(resource::answer(&shared, &parts, resource).await) });
+        }
+        let ready = shared.routes.of(target.method(), target.path());
+        if let Some(ready) = ready {
+            shared.observer.routed(&ready.label, ready.terms.mode);
+        }
+        let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
+            // Keep this future small: unprotected requests should not pay for protected ones.
+            return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
+        };
+        let form = Form::of(&parts.headers);
+        Box::pin(serve(ProtectedRequest { shared, ready, target, form }, inner, parts, body))
+    }
+}
+
+async fn serve<S, B, R>(
+    asking: ProtectedRequest,
+    inner: S,
+    mut parts: Parts,
+    body: B,
+) -> Result<Response<Body>, S::Error>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    // Compare the exact spelling, as servers do: a client that sends `head` expects a body.
+    let is_head = parts.method == Method::HEAD;
+    // Rare paths are boxed, because a future is as large as its largest path.
+    let mut response = if asking.ready.terms.mode == Mode::Shadow {
+        Box::pin(asking.in_shadow(inner, parts, body)).await?
+    } else {
+        match asking.prepare(&mut parts, body).await {
+            Ok(prepared) if asking.ready.policy.class == Class::Local => {
+                Box::pin(asking.joined(prepared, inner, parts)).await?
+            }
+            Ok(prepared) => asking.once(prepared, inner, parts).await?,
+            Err(Stop::Refused(problem)) => asking.refuse(problem, None),
+            Err(Stop::Unread(why)) => {
+                asking.shared.report(&asking.ready, EventKind::Unread(why));
+                why.response(asking.form)
+            }
+            Err(Stop::Unprotected(body)) => {
+                asking.shared.report(&asking.ready, EventKind::Unprotected);
+                pass(inner, parts, body, Clean::All).await?
+            }
+        }
+    };
+    if is_head {
+        ending::to_head(&mut response);
+    }
+    Ok(response)
+}
+
+/// Passes on an unprotected request. `clean`: what to remove from its response.
+pub(crate) async fn pass<S, R>(
+    mut inner: S,
+    parts: Parts,
+    body: Body,
+    clean: Clean,
+) -> Result<Response<Body>, S::Error>
+where
+    S: tower_service::Service<Request<Body>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let request = Request::from_parts(parts, body.cleaned(Clean::All));
+    let mut response = inner.call(request).await?;
+    clean.from(response.headers_mut());
+    Ok(response.map(|body| Body::live(body).cleaned(clean)))
+}

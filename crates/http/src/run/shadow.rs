@@ -1,0 +1,433 @@
+//! Shadow mode: every request is passed on, and the observer gets what would have happened.
+//!
+//! Watches requests, judges them in the background, and reports. No request is refused, answered, changed or delayed,
+//! and no record can ever be replayed.
+//!
+//! The engine itself judges requests, against records in a scope that no enforced request can have, because requests
+//! in shadow mode run as often as they are sent. The work of such a record only waits for the service's response. It
+//! is marked as having no effect, so that a crash leaves no unknown outcome.
+
+use super::service::pass;
+use crate::body::{Body, BoxError, Clean, CompleteBody, End, Watch, Watched};
+use crate::layer::Shared;
+use crate::observe::{ShadowDetails, ShadowOutcome};
+use crate::problem::{Code, Failure, Problem, is_grpc};
+use crate::request::{Early, ParsedRequest, ProtectedRequest, streams};
+use crate::response::{Statement, answer, is_endless};
+use crate::route::{NoKey, Ready, Target, template};
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{Method, Request, Response, response};
+use semel::core::classify::Ending;
+use semel::core::key::{Key, Parsed};
+use semel::core::outcome::{Fields, Outcome, Status};
+use semel::core::policy::{AfterExpiry, Class, PolicySettings};
+use semel::core::scope::{Operation, Scope};
+use semel::quota::Measure;
+use semel::{Attempt, Ended, Intent, RequestOutcome};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// How long a request without a key is remembered by its payload. Intentional repeats take longer.
+const REPEATED_WITHIN: Duration = Duration::from_mins(10);
+
+/// A method that no request can have, so no enforced route has this scope.
+const SHADOW: &str = "(shadow)";
+/// The same for requests without a key, which are distinguished by their payload.
+const UNKEYED: &str = "(shadow, without a key)";
+
+/// Whether a record of this operation belongs to shadow mode: it is never replayed, and its ending has no
+/// consequences.
+pub fn is_shadow(operation: &str) -> bool {
+    shadowed(operation).len() < operation.len()
+}
+
+/// The operation that a record is about, whether it belongs to shadow mode or not.
+pub(crate) fn shadowed(operation: &str) -> &str {
+    let mut markers = [SHADOW, UNKEYED].iter();
+    let found = markers.find_map(|marker| operation.strip_prefix(marker)?.strip_prefix(' '));
+    found.unwrap_or(operation)
+}
+
+impl ProtectedRequest {
+    /// Passes a request on as if there were no layer, and judges it in the background.
+    pub(crate) async fn in_shadow<S, B, R>(
+        self,
+        mut inner: S,
+        parts: Parts,
+        body: B,
+    ) -> Result<Response<Body>, S::Error>
+    where
+        S: tower_service::Service<Request<Body>, Response = Response<R>>,
+        S::Error: 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
+        let mut details = RequestDetails::of(&self.target);
+        let early = match self.early(&parts, &mut details) {
+            Ok(early) => early,
+            Err(problem) => {
+                details.report(&shared, &ready, ShadowOutcome::Refuse(problem.code()));
+                return pass(inner, parts, Body::live(body), Clean::All).await;
+            }
+        };
+        let max = self.ready.terms.request_bytes_max;
+        let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
+            details.report(&shared, &ready, ShadowOutcome::NotJudged);
+            return pass(inner, parts, Body::live(body), Clean::All).await;
+        };
+        let (ending, ended) = oneshot::channel();
+        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, details };
+        let gathering = Gathering { judge: Some(judge), received: BytesMut::new(), max };
+        let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
+        let mut response = match inner.call(Request::from_parts(parts, body)).await {
+            Ok(response) => response,
+            Err(error) => {
+                let failure = (&error as &dyn Any).downcast_ref::<Failure>();
+                let nothing_was_sent = failure.is_some_and(|failure| failure.nothing_was_sent());
+                let end = if nothing_was_sent { Ending::NotApplied(None) } else { Ending::InDoubt };
+                drop(ending.send(end));
+                return Err(error);
+            }
+        };
+        let listening = Listening::new(&ready, &mut response, ending);
+        Clean::All.from(response.headers_mut());
+        let watched = |body| Watched::new(Box::pin(body), listening);
+        Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
+    }
+
+    /// The key, if it is in the head, or why the request would be refused because of its head.
+    fn early(&self, parts: &Parts, details: &mut RequestDetails) -> Result<Early, Problem> {
+        let early = match self.early_key(parts) {
+            // It may still be a repeat, which a key would have prevented.
+            Err(problem) if problem.code() == Code::Missing => {
+                details.refused = Some(Code::Missing);
+                Early::Unkeyed
+            }
+            early => {
+                details.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
+                early?
+            }
+        };
+        match early {
+            Early::Key(_) => streams::refuse_streams(parts)?,
+            Early::InBody => streams::refuse_tunnels(parts)?,
+            Early::Unkeyed => {}
+        }
+        Ok(early)
+    }
+}
+
+/// Details of a request for the report.
+struct RequestDetails {
+    method: Method,
+    path: String,
+    has_key: bool,
+    /// Why it would have been refused in any case.
+    refused: Option<Code>,
+}
+
+impl RequestDetails {
+    fn of(target: &Target) -> Self {
+        let (method, path) = (target.method().clone(), template::of(target.path()));
+        Self { method, path, has_key: false, refused: None }
+    }
+
+    /// There is no key. If one is required, it would have been refused; still find out whether it is a repeat.
+    fn without_key(&mut self, asking: &ProtectedRequest) -> Result<(), Problem> {
+        match asking.unless_optional(NoKey::Absent) {
+            Err(problem) if problem.code() == Code::Missing => {
+                self.refused = Some(Code::Missing);
+                Ok(())
+            }
+            optional => optional,
+        }
+    }
+
+    fn report(&self, shared: &Shared, ready: &Ready, shadowed: ShadowOutcome) {
+        let is_repeat = shadowed == ShadowOutcome::RunAgain;
+        let shadowed = self.refused.map_or(shadowed, ShadowOutcome::Refuse);
+        let (method, path) = (self.method.as_str(), self.path.as_str());
+        shared.report_shadow(
+            ready,
+            shadowed,
+            ShadowDetails { method, path, has_key: self.has_key, is_repeat },
+        );
+    }
+}
+
+/// Judges a request after its body has passed.
+struct Judge {
+    asking: ProtectedRequest,
+    head: Parts,
+    early: Early,
+    ended: oneshot::Receiver<Ending>,
+    /// The memory of the request.
+    permit: OwnedSemaphorePermit,
+    details: RequestDetails,
+}
+
+/// The assumed size of a request without a body.
+const REQUEST_KIB: u32 = 16;
+
+impl Judge {
+    fn report(&self, shadowed: ShadowOutcome) {
+        self.details.report(&self.asking.shared, &self.asking.ready, shadowed);
+    }
+
+    /// Reserves memory for this many more bytes.
+    fn may_hold(&mut self, bytes: usize) -> bool {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        let more = Arc::clone(&self.asking.shared.judging).try_acquire_many_owned(kib);
+        more.map(|more| self.permit.merge(more)).is_ok()
+    }
+
+    /// Reports what would have happened to the request.
+    async fn judge(mut self, data: Bytes) {
+        let shadowed =
+            self.outcome_of(data).await.unwrap_or_else(|problem| ShadowOutcome::Refuse(problem.code()));
+        self.report(shadowed);
+    }
+
+    async fn outcome_of(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
+        let ProtectedRequest { shared, ready, target, .. } = &self.asking;
+        let operation = ready.operation(target);
+        let complete = CompleteBody { data, ..CompleteBody::default() };
+        let for_key = matches!(self.early, Early::InBody);
+        let taken = self.asking.parse_payload(&self.head, &operation, &complete, for_key).await;
+        let early = std::mem::replace(&mut self.early, Early::Unkeyed);
+        let (known, key) = match (taken, early) {
+            (Ok(ParsedRequest::Payload(known, Some(late))), _) => (known, Some(late)),
+            (Ok(ParsedRequest::Payload(known, None)), Early::Key(early)) => (known, Some(early)),
+            (Ok(ParsedRequest::Payload(known, None)), _) => (known, None),
+            (Ok(ParsedRequest::NoKey(NoKey::Absent)), _) => {
+                self.details.without_key(&self.asking)?;
+                // Its payload may still show that it is a repeat.
+                match self.asking.parse_payload(&self.head, &operation, &complete, false).await {
+                    Ok(ParsedRequest::Payload(known, _)) => (known, None),
+                    _ => return Ok(ShadowOutcome::Run),
+                }
+            }
+            (Ok(ParsedRequest::NoKey(no_key)), _) => {
+                self.details.has_key = true;
+                self.asking.unless_optional(no_key)?;
+                return Ok(ShadowOutcome::Run);
+            }
+            // Without a key, it need not be comparable.
+            (Err(_), Early::Unkeyed) => return Ok(ShadowOutcome::Run),
+            (Err(problem), _) => return Err(problem),
+        };
+        if key.is_some() {
+            self.details.has_key = true;
+            streams::refuse_streams(&self.head)?;
+        }
+        let scope = match (shared.scope(ready, &self.head, operation), &key) {
+            (Ok(scope), _) => scope,
+            (Err(_), None) => return Ok(ShadowOutcome::Run),
+            (Err(problem), Some(_)) => return Err(problem),
+        };
+        let (marker, key) = match key {
+            Some(Parsed { key, .. }) => (SHADOW, key),
+            None => (UNKEYED, Key::from_fingerprint(known.fingerprint())),
+        };
+        let mut policy = ready.terms.policy.clone();
+        if marker == UNKEYED {
+            let for_so_long = REPEATED_WITHIN.max(policy.lease * 2);
+            let remembering = |policy: &mut PolicySettings| {
+                policy.ttl = for_so_long;
+                policy.after_expiry = AfterExpiry::RunAsNew;
+            };
+            policy = policy.with(remembering).expect("longer than the lease");
+        }
+        // Shadow mode must not use up rates of enforced requests, and requests without a key use no new key.
+        let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
+        let mut intent =
+            Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
+        if let Some(rates) = ready.terms.rates.as_ref().filter(|_| marker == SHADOW) {
+            intent = intent.limited_by(rates.clone());
+        }
+        if let Some(address) = shared.address_of(&self.head).filter(|_| marker == SHADOW) {
+            intent = intent.from_address(address);
+        }
+        // Wait like a duplicate; the request itself was passed on long ago.
+        if let Some(wait) = ready.terms.wait {
+            intent = intent.waiting(wait);
+        }
+        let (_, gone) = oneshot::channel();
+        let ended = std::mem::replace(&mut self.ended, gone);
+        let class = ready.terms.policy.class;
+        let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
+        Ok(match shared.engine.execute(intent, work).await {
+            Ok(answer) if marker == UNKEYED => match answer.outcome {
+                RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,
+                _ => ShadowOutcome::Run,
+            },
+            Ok(answer) => shadow_outcome(&answer.outcome, ready),
+            Err(_) if marker == UNKEYED => ShadowOutcome::NotJudged,
+            Err(semel::Error::Closing) => ShadowOutcome::NotJudged,
+            Err(error) => ShadowOutcome::Refuse(answer::error(&error).code()),
+        })
+    }
+}
+
+/// The same caller and operation in a separate scope, which no enforced request has, and whose records do not count
+/// as the caller's.
+fn apart(scope: &Scope, marker: &str) -> Scope {
+    let operation = Operation::route(marker, scope.operation().to_string());
+    let mut tenant = marker.as_bytes().to_vec();
+    if let Some(own) = scope.tenant() {
+        tenant.push(b' ');
+        tenant.extend_from_slice(own);
+    }
+    Scope::new(scope.caller().clone(), operation).in_tenant(tenant)
+}
+
+/// Marks an outcome that would have been in doubt.
+const IN_DOUBT: &str = ":in-doubt";
+
+/// An ending without a replayable outcome and without doubt.
+fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) -> Ending {
+    let status = Status::Http(200);
+    match ended {
+        Ok(Ending::InDoubt) if class == Class::Downstream => Ending::NotApplied(None),
+        Ok(Ending::InDoubt) => {
+            let headers = Fields::from_iter([(IN_DOUBT, "")]);
+            Ending::FailedReplayable(Outcome { headers, ..Outcome::not_retained(status) })
+        }
+        Ok(ending) => ending,
+        // The client disconnected. With enforcement that would have cancelled nothing, and a retry would get the
+        // outcome.
+        Err(_) => Ending::Succeeded(Outcome::not_retained(status)),
+    }
+}
+
+/// What would have happened with enforcement.
+fn shadow_outcome(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
+    match outcome {
+        RequestOutcome::Ran(_) => ShadowOutcome::Run,
+        RequestOutcome::Replayed(replayed) => {
+            let is_in_doubt = replayed.outcome.headers.iter().any(|(name, _)| name == IN_DOUBT.as_bytes());
+            if is_in_doubt { ShadowOutcome::Refuse(Code::Unknown) } else { ShadowOutcome::Replay }
+        }
+        RequestOutcome::InProgress { .. } => ShadowOutcome::Refuse(Code::InProgress),
+        RequestOutcome::Mismatch => ShadowOutcome::Refuse(Code::Mismatch),
+        RequestOutcome::Expired => ShadowOutcome::Refuse(Code::Expired),
+        RequestOutcome::ClockNotTrusted { .. } => ShadowOutcome::Refuse(Code::ClockNotTrusted),
+        RequestOutcome::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
+            ShadowOutcome::Refuse(Code::AttemptsExhausted)
+        }
+        RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => {
+            ShadowOutcome::NotJudged
+        }
+    }
+}
+
+/// Collects a request's body while it passes, for the judge.
+struct Gathering {
+    judge: Option<Judge>,
+    received: BytesMut,
+    max: usize,
+}
+
+impl Watch for Gathering {
+    fn data(&mut self, data: &Bytes) {
+        if self.judge.is_none() {
+            return;
+        }
+        let shadowed = if self.received.len() + data.len() > self.max {
+            let is_unkeyed = matches!(self.judge, Some(Judge { early: Early::Unkeyed, .. }));
+            if is_unkeyed { ShadowOutcome::Run } else { ShadowOutcome::Refuse(Code::TooLarge) }
+        } else if self.judge.as_mut().is_some_and(|judge| judge.may_hold(data.len())) {
+            self.received.extend_from_slice(data);
+            return;
+        } else {
+            ShadowOutcome::NotJudged
+        };
+        self.received = BytesMut::new();
+        if let Some(judge) = self.judge.take() {
+            judge.report(shadowed);
+        }
+    }
+
+    fn end(&mut self, end: End<'_>) {
+        let Some(judge) = self.judge.take() else { return };
+        match end {
+            End::Complete(_) => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(judge.judge(std::mem::take(&mut self.received).freeze()))),
+                Err(_) => judge.report(ShadowOutcome::NotJudged),
+            },
+            End::Broken => judge.report(ShadowOutcome::NotJudged),
+        }
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        if let Some(judge) = self.judge.take() {
+            judge.report(ShadowOutcome::NotJudged);
+        }
+    }
+}
+
+/// Watches a response for what it says about its effect.
+struct Listening {
+    ready: Arc<Ready>,
+    response: Option<(response::Parts, oneshot::Sender<Ending>)>,
+    is_empty: bool,
+}
+
+impl Listening {
+    fn new<R>(ready: &Arc<Ready>, response: &mut Response<R>, ending: oneshot::Sender<Ending>) -> Self {
+        let (mut parts, ()) = Response::new(()).into_parts();
+        parts.status = response.status();
+        parts.headers = response.headers().clone();
+        parts.extensions = response.extensions().clone();
+        let endless = is_endless(&parts.headers);
+        let mut listening =
+            Self { ready: Arc::clone(ready), response: Some((parts, ending)), is_empty: true };
+        if endless {
+            // It may never end, and its end would add nothing.
+            listening.send_ending(None);
+        }
+        listening
+    }
+
+    fn send_ending(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
+        let Some((parts, ending)) = self.response.take() else { return };
+        let statement = Statement::of_end(&parts, end, None);
+        let terms = &self.ready.terms;
+        drop(ending.send(statement.ending(terms.policy.class, terms, Outcome::not_retained)));
+    }
+}
+
+impl Watch for Listening {
+    fn data(&mut self, data: &Bytes) {
+        self.is_empty &= data.is_empty();
+    }
+
+    fn end(&mut self, end: End<'_>) {
+        match end {
+            End::Complete(trailers) => self.send_ending(Some((self.is_empty, trailers))),
+            End::Broken => {
+                if let Some((_, ending)) = self.response.take() {
+                    drop(ending.send(Ending::InDoubt));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Not read completely, such as the response to HEAD: its status still counts, except for gRPC.
+        let has_responded = self.response.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
+        if has_responded {
+            self.send_ending(None);
+        }
+    }
+}
