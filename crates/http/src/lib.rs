@@ -85,6 +85,7 @@
 //! | `stored` | what is stored of a response, and its replay |
 //! | `route` | which requests belong to a route, and its terms |
 //! | `observe` | events for an [`Observer`] |
+//! | `layer_state` | what all requests of a layer share |
 //! | `handler` | what a handler gets and reports |
 //! | `request` | from a request to an intent |
 //! | `response` | from a response to an ending, from an answer to a response |
@@ -95,6 +96,7 @@
 mod body;
 mod handler;
 mod layer;
+mod layer_state;
 mod memory;
 pub mod names;
 mod observe;

@@ -3,13 +3,11 @@
 //! The result of each request, for metrics, logs and reports. Events contain no raw key and no path with IDs, and the
 //! layer's behaviour does not depend on them.
 
-use crate::layer::Shared;
 use crate::problem::{Code, Unread};
-use crate::route::{Mode, Ready};
+use crate::route::Mode;
 use semel::core::id::{CallerHash, KeyHash, OperationId};
 use semel::core::key::Weakness;
 use semel::core::record::StateName;
-use std::sync::Arc;
 
 /// Observes a layer. Called while requests wait: be quick, and never block.
 pub trait Observer: Send + Sync + 'static {
@@ -140,23 +138,4 @@ pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn observe(&self, _: &Event<'_>) {}
-}
-
-/// The work of one attempt, from its beginning until it is dropped.
-pub(crate) struct RunningWork {
-    shared: Arc<Shared>,
-    ready: Arc<Ready>,
-}
-
-impl RunningWork {
-    pub(crate) fn new(shared: &Arc<Shared>, ready: &Arc<Ready>) -> Self {
-        shared.observer.began(&ready.label);
-        Self { shared: Arc::clone(shared), ready: Arc::clone(ready) }
-    }
-}
-
-impl Drop for RunningWork {
-    fn drop(&mut self) {
-        self.shared.observer.ended(&self.ready.label);
-    }
 }

@@ -5,7 +5,7 @@
 
 use super::specification;
 use crate::body::Body;
-use crate::layer::{Shared, not_identified};
+use crate::layer_state::{Shared, not_identified};
 use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::response::ending;

@@ -4,7 +4,7 @@
 
 use super::page;
 use crate::body::Body;
-use crate::layer::Shared;
+use crate::layer_state::Shared;
 use crate::problem::Code;
 use crate::route::{Callers, KeyRule, MismatchStatus, Mode, StoreDown, Terms};
 use crate::stored::Retain;

@@ -5,7 +5,7 @@
 use super::payload::{self, FingerprintedPayload, ParsedRequest, RequestPayload};
 use super::{prefer, streams};
 use crate::body::{self, Body, BoxError, CompleteBody, Read};
-use crate::layer::Shared;
+use crate::layer_state::Shared;
 use crate::memory::NoRoom;
 use crate::observe::EventKind;
 use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};

@@ -5,7 +5,7 @@
 
 use super::ending::Local;
 use crate::body::Body;
-use crate::layer::Shared;
+use crate::layer_state::Shared;
 use crate::names;
 use crate::problem::{Code, Failure, Form, Problem};
 use crate::route::{MismatchStatus, Ready};

@@ -3,12 +3,13 @@
 //! The call of the engine, the attempt within it, and the authorization before a replay. The inner service is called
 //! only by the engine, except if the store is unavailable and the terms allow it.
 
+use super::running_work::RunningWork;
 use super::service::pass;
 use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::handler::Handle;
 use crate::memory::{NoRoom, ResponseMemory};
 use crate::names;
-use crate::observe::{EventKind, RunningWork};
+use crate::observe::EventKind;
 use crate::problem::{Code, Failure, Problem};
 use crate::request::{Prepared, ProtectedRequest, streams};
 use crate::response::{Local, Responder, answer, ending};

@@ -5,9 +5,10 @@
 //! returned, and neither is a refusal while the transaction may still commit.
 
 use super::execute::busy;
+use super::running_work::RunningWork;
 use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::names;
-use crate::observe::{EventKind, RunningWork};
+use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, Problem, is_grpc};
 use crate::request::{Prepared, ProtectedRequest};
 use crate::response::{Local, answer};

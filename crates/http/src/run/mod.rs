@@ -5,6 +5,7 @@
 
 mod execute;
 mod local;
+mod running_work;
 mod service;
 pub(crate) mod shadow;
 

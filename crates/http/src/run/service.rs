@@ -3,7 +3,7 @@
 //! Requests with a key are passed on from here only in shadow mode.
 
 use crate::body::{Body, BoxError, Clean};
-use crate::layer::Shared;
+use crate::layer_state::Shared;
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::Form;

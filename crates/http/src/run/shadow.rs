@@ -9,7 +9,7 @@
 
 use super::service::pass;
 use crate::body::{Body, BoxError, Clean, CompleteBody, End, Watch, Watched};
-use crate::layer::Shared;
+use crate::layer_state::Shared;
 use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Failure, Problem, is_grpc};
 use crate::request::{Early, ParsedRequest, ProtectedRequest, streams};
