@@ -6,7 +6,9 @@
 mod advice;
 mod code;
 mod document;
+mod engine;
 mod failure;
+mod limits;
 mod malformed;
 mod unread;
 

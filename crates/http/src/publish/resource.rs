@@ -10,7 +10,6 @@ use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::response::ending;
 use crate::route::{Callers, NotIdentified, Target};
-use crate::run::busy;
 use crate::stored::rebuild;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -85,10 +84,12 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
     {
         // Stored bytes, JSON value and text.
         let bytes = data.len().saturating_mul(3);
-        memory.try_grow_to(bytes).map_err(|_| busy().about(id))?;
+        memory.try_grow_to(bytes).map_err(|_| Problem::no_memory_for_response().about(id))?;
     }
     let body = described(&own, may_see).to_string();
-    let body = Body::from(Bytes::from(body)).held_in(memory).map_err(|_| busy().about(id))?;
+    let body = Body::from(Bytes::from(body))
+        .held_in(memory)
+        .map_err(|_| Problem::no_memory_for_response().about(id))?;
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

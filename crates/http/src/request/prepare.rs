@@ -9,7 +9,6 @@ use crate::layer_state::Shared;
 use crate::memory::NoRoom;
 use crate::observe::EventKind;
 use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};
-use crate::response::answer;
 use crate::route::{KeyRule, NoKey, Ready, Target};
 use bytes::Bytes;
 use http::request::Parts;
@@ -140,7 +139,7 @@ impl ProtectedRequest {
                 let detail = format!("The key must be a string or a number: {}.", terms.key_source);
                 Err(Problem::new(Code::Invalid, detail))
             }
-            NoKey::Unreadable(error) => Err(answer::fingerprint(&error)),
+            NoKey::Unreadable(error) => Err(Problem::of_fingerprint_error(&error)),
         }
     }
 
@@ -158,7 +157,13 @@ impl ProtectedRequest {
             let turn = match payload.decoding_bytes_max() {
                 Some(bytes) => {
                     let client = self.shared.client_of(parts);
-                    Some(self.shared.room.turn(client, bytes).await.map_err(|_| busy())?)
+                    Some(
+                        self.shared
+                            .room
+                            .turn(client, bytes)
+                            .await
+                            .map_err(|_| Problem::no_memory_for_body())?,
+                    )
                 }
                 None => None,
             };
@@ -167,7 +172,7 @@ impl ProtectedRequest {
                 tried = max;
                 continue;
             }
-            return parsed.map_err(|error| answer::fingerprint(&error));
+            return parsed.map_err(|error| Problem::of_fingerprint_error(&error));
         }
     }
 
@@ -187,7 +192,7 @@ impl ProtectedRequest {
         let max = self.ready.terms.request_bytes_max;
         // If the declared length is too large, nothing has to be read.
         if body.size_hint().lower() > max as u64 {
-            return Err(too_large(max).into());
+            return Err(Problem::body_too_large(max).into());
         }
         let read = body::read(body, max, Some(self.shared.room.memory(client)));
         let Ok(read) = timeout(self.shared.body_time_max, read).await else {
@@ -195,10 +200,10 @@ impl ProtectedRequest {
         };
         Err(match read {
             Read::Complete(complete) => return Ok(complete),
-            Read::Over => too_large(max).into(),
+            Read::Over => Problem::body_too_large(max).into(),
             Read::Broken(error) => {
                 if error.is::<NoRoom>() {
-                    return Err(busy().into());
+                    return Err(Problem::no_memory_for_body().into());
                 }
                 if TooSlow::is_cause_of(&*error) {
                     return Err(Stop::Unread(Unread::TooSlow));
@@ -235,19 +240,4 @@ impl ProtectedRequest {
         }
         intent
     }
-}
-
-/// An estimate.
-const BUSY_FOR: Duration = Duration::from_secs(1);
-
-fn busy() -> Problem {
-    let detail = "Too many requests are being read at the moment, and there was no memory for the body of this one. Nothing was run; \
-                  retry later with the same key.";
-    Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
-}
-
-fn too_large(max: usize) -> Problem {
-    let detail =
-        format!("Nothing was run. With an idempotency key, a body may have at most {max} bytes here.");
-    Problem::new(Code::TooLarge, detail)
 }

@@ -12,11 +12,10 @@ use crate::route::{MismatchStatus, Ready};
 use crate::stored::{rebuild, replay};
 use http::{HeaderValue, Response};
 use semel::core::classify::Ending;
-use semel::core::fingerprint::ErrorKind;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::scope::Operation;
-use semel::{Ended, Error, Ran, RefusalReason, Replayed, RequestOutcome, Stored};
+use semel::{Ended, Ran, RefusalReason, Replayed, RequestOutcome, Stored};
 
 /// Builds the responses to one request.
 pub(crate) struct Responder<'a> {
@@ -43,7 +42,7 @@ impl Responder<'_> {
     pub(crate) fn refusal<L>(&self, id: OperationId, request_outcome: &RequestOutcome<L>) -> Problem {
         // A record that cannot be read cannot be probed. Answers with an outcome do not get here.
         let reason = request_outcome.refusal_reason().unwrap_or(RefusalReason::Unreadable);
-        let problem = refused(id, &reason);
+        let problem = Problem::of_refusal(id, &reason);
         match reason {
             RefusalReason::InProgress { .. } | RefusalReason::Unreadable => {
                 problem.with_status_at(self.shared.status_at(id))
@@ -81,7 +80,7 @@ impl Responder<'_> {
 
     /// The response if the original one was not retained.
     pub(crate) fn not_retained(&self, id: OperationId, replayed: &Replayed) -> Response<Body> {
-        marked(id, replayed.stored, self.respond(not_retained(id)))
+        marked(id, replayed.stored, self.respond(Problem::not_retained(id)))
     }
 
     /// `repeatable`: whether a retry may be the next attempt if this one is in doubt.
@@ -120,35 +119,6 @@ impl Responder<'_> {
     }
 }
 
-/// The problem for a request that cannot be fingerprinted.
-pub(crate) fn fingerprint(error: &semel::core::fingerprint::Error) -> Problem {
-    match error.kind() {
-        ErrorKind::TooLarge => Problem::new(Code::TooLarge, format!("Nothing was run. {error}")),
-        _ => Problem::new(
-            Code::Unfingerprintable,
-            format!("The body cannot be compared with a retry, so nothing was run. {error}"),
-        ),
-    }
-}
-
-/// The problem for an error of the engine.
-pub(crate) fn error(error: &Error) -> Problem {
-    match error {
-        Error::Fingerprint(error) => fingerprint(error),
-        Error::Quota(exceeded) => {
-            let detail = "Too many requests with new idempotency keys. Nothing was run; retry later with the same key.";
-            Problem::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
-        }
-        // Waiting does not fix a configuration.
-        Error::NoSealingKey | Error::Policy(_) | Error::LocalClass | Error::LocalRecord(_) => {
-            tracing::error!(%error, "a request cannot be protected with this configuration");
-            Problem::misconfigured()
-        }
-        // In all other cases nothing was run: without a claim, nothing runs.
-        _ => Problem::store_unavailable(),
-    }
-}
-
 /// Adds the operation ID and the expiry.
 pub(crate) fn marked(
     id: OperationId,
@@ -158,51 +128,6 @@ pub(crate) fn marked(
     response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
     replay::mark(response.headers_mut(), stored.into());
     response
-}
-
-/// The problem for a command without an outcome, if no terms of a route say otherwise.
-pub(crate) fn refused(id: OperationId, reason: &RefusalReason) -> Problem {
-    match reason {
-        RefusalReason::InProgress { retry_after } => {
-            let detail =
-                "A request with this idempotency key is being processed. Retry later with the same key.";
-            Problem::new(Code::InProgress, detail).retryable_after(*retry_after).about(id)
-        }
-        RefusalReason::Mismatch => {
-            let detail = "This idempotency key was used for a different request. Nothing was run; use \
-                          a new key for a new request.";
-            Problem::new(Code::Mismatch, detail).about(id)
-        }
-        RefusalReason::Expired => {
-            let detail =
-                "The original request has had its outcome, which expired or was erased. Nothing was run.";
-            Problem::new(Code::Expired, detail).about(id)
-        }
-        RefusalReason::AttemptsExhausted => {
-            let detail = "All allowed attempts for this idempotency key were made, and none took effect.";
-            Problem::new(Code::AttemptsExhausted, detail).about(id)
-        }
-        RefusalReason::ClockNotTrusted { retry_after } => {
-            Problem::clock_not_trusted(Some(*retry_after)).about(id)
-        }
-        RefusalReason::NotApplied => {
-            let detail = "The request took no effect; retry with the same key.";
-            Problem::new(Code::Unreachable, detail).retryable(true).about(id)
-        }
-        RefusalReason::Unknown { repeatable } => unknown(id).retryable(*repeatable),
-        _ => unknown(id),
-    }
-}
-
-fn unknown(id: OperationId) -> Problem {
-    let detail = "The original request may have taken effect. Nothing more was run under this key. Report the \
-                  operation ID to the service's operators, who can find out.";
-    Problem::new(Code::Unknown, detail).about(id)
-}
-
-pub(crate) fn not_retained(id: OperationId) -> Problem {
-    let detail = "The original request was processed, but its response was not retained. Nothing was run.";
-    Problem::new(Code::NotRetained, detail).about(id)
 }
 
 /// The stored response, unless it cannot be replayed.
@@ -218,29 +143,4 @@ pub(crate) fn rebuilt(id: OperationId, replayed: &Replayed, mut response: Respon
     names::strip(response.headers_mut());
     response.headers_mut().insert(names::REPLAYED, HeaderValue::from_static("rebuilt"));
     marked(id, replayed.stored, response)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_sealing_key_is_not_a_retryable_outage() {
-        let local = Error::LocalRecord(OperationId::from_bytes([7; 16]));
-        for set_up in [Error::NoSealingKey, Error::LocalClass, local] {
-            let request_outcome = error(&set_up).into_response(Form::Json, "");
-            assert_eq!(
-                (request_outcome.status().as_u16(), request_outcome.headers().get("retry-after")),
-                (500, None)
-            );
-            let document =
-                String::from_utf8_lossy(&request_outcome.body().data().unwrap_or_default()).into_owned();
-            assert!(document.contains("\"retryable\":false"), "{document}");
-        }
-        let request_outcome = error(&Error::Closing).into_response(Form::Json, "");
-        assert_eq!(
-            (request_outcome.status().as_u16(), request_outcome.headers().contains_key("retry-after")),
-            (503, true)
-        );
-    }
 }

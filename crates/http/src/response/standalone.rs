@@ -6,26 +6,21 @@
 use super::answer;
 use crate::body::Body;
 use crate::names;
-use crate::problem::{Code, Form, Problem};
+use crate::problem::{Form, Problem};
 use crate::stored::replay;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
-use semel::core::id::OperationId;
 use semel::core::outcome::{Outcome, Status};
 use semel::{RecordedOutcome, Refusal, RefusalReason};
-use std::time::Duration;
-
-/// When a client should retry if the store is unavailable.
-const STORE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The response with a command's outcome, as the layer would send it: the recorded status, headers and body, with
 /// `Operation-Id`, `Idempotency-Expires` and, if it is a replay, `Idempotency-Replayed`. If the body of a replay was
-/// not retained, the problem [`Code::NotRetained`].
+/// not retained, the problem [`Code::NotRetained`](crate::Code::NotRetained).
 pub fn response_of(recorded: &RecordedOutcome) -> Response<Body> {
     let RecordedOutcome { operation_id, outcome, replayed, stored, .. } = recorded;
     let mut response = match replay::response(outcome) {
         Some(response) => response,
-        None if *replayed => problem_response(answer::not_retained(*operation_id)),
+        None if *replayed => problem_response(Problem::not_retained(*operation_id)),
         None => bodiless(outcome),
     };
     if *replayed {
@@ -39,7 +34,7 @@ pub fn response_of(recorded: &RecordedOutcome) -> Response<Body> {
 pub fn response_of_refusal(refusal: &Refusal) -> Response<Body> {
     match &refusal.reason {
         RefusalReason::Failed(recorded) => response_of(recorded),
-        reason => problem_response(answer::refused(refusal.operation_id, reason)),
+        reason => problem_response(Problem::of_refusal(refusal.operation_id, reason)),
     }
 }
 
@@ -57,77 +52,14 @@ fn bodiless(outcome: &Outcome) -> Response<Body> {
     response
 }
 
-impl Problem {
-    /// The problem for an error of the engine.
-    pub fn of_error(error: &semel::Error) -> Self {
-        answer::error(error)
-    }
-
-    /// The store cannot be reached, and nothing was run.
-    pub fn store_unavailable() -> Self {
-        let detail =
-            "The idempotency store is unavailable, so nothing was run. Retry later with the same key.";
-        Self::new(Code::StoreUnavailable, detail).retryable_after(STORE_RETRY_AFTER)
-    }
-
-    /// The service is set up in a way that cannot protect the request. Nothing was run.
-    pub fn misconfigured() -> Self {
-        let detail = "This service is not configured to protect requests like this one. Nothing was run; the operators of the \
-                      service have to fix it.";
-        Self::new(Code::StoreUnavailable, detail).with_status(500)
-    }
-
-    /// The clock is not trusted, and nothing was run. `retry_after`: when the clock may be trusted again, if that is
-    /// known.
-    pub fn clock_not_trusted(retry_after: Option<Duration>) -> Self {
-        let detail = "Nothing was run: the clock of the idempotency store is not trusted at the moment. \
-                      Retry later with the same key.";
-        Self::new(Code::ClockNotTrusted, detail).retryable_after(retry_after.unwrap_or(STORE_RETRY_AFTER))
-    }
-
-    /// In class `local`: the command's transaction was rolled back. `retryable`: another attempt may succeed.
-    pub fn rolled_back(retryable: bool) -> Self {
-        let detail = if retryable {
-            "The service failed while it processed the request, and everything was rolled back. Retry with the same key."
-        } else {
-            "The service failed while it processed the request, and everything was rolled back. The operators of the service \
-             have to fix it."
-        };
-        Self::new(Code::NotRecorded, detail).retryable(retryable)
-    }
-
-    /// In class `local`: the command's transaction was rolled back, for a reason that passes by itself.
-    pub fn rolled_back_for_now() -> Self {
-        let detail = "The request could not be completed at the moment, and everything was rolled back. Retry with the same key.";
-        Self::new(Code::NotRecorded, detail).with_status(503).retryable_after(STORE_RETRY_AFTER)
-    }
-
-    /// In class `local`: the service reported a success that it did not record.
-    pub fn not_recorded(id: OperationId) -> Self {
-        let detail = "The service did not record what it did with this request, so a retry would run it again. The operators of \
-                      the service have to fix it.";
-        Self::new(Code::NotRecorded, detail).about(id)
-    }
-
-    /// In class `local`: it is not known yet whether the transaction has committed. A retry finds out.
-    pub fn commit_in_doubt(id: OperationId) -> Self {
-        let detail =
-            "It is not known yet whether the request took effect. Retry with the same key to find out.";
-        Self::new(Code::Unknown, detail).about(id).retryable_after(STORE_RETRY_AFTER)
-    }
-
-    /// In class `external` and `downstream`: someone else settled the attempt, or its record is gone.
-    pub fn overtaken(id: OperationId) -> Self {
-        answer::refused(id, &RefusalReason::Unknown { repeatable: false })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use semel::Stored;
+    use semel::core::id::OperationId;
     use semel::core::record::StateName;
     use semel::core::time::Time;
+    use std::time::Duration;
 
     const ID: OperationId = OperationId::from_bytes([7; 16]);
 

@@ -26,7 +26,6 @@ use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
 use semel::{Answer, Attempt, Ended, Error, Replayed, RequestOutcome};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
@@ -65,7 +64,7 @@ impl ProtectedRequest {
         let Prepared { intent, scope, operation, key, complete, is_async } = prepared;
         let client = self.shared.client_of(&parts);
         let Ok(memory) = self.shared.responses.reserve(client).await else {
-            return Ok(self.refuse(busy(), None));
+            return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
         let terms = &self.ready.terms;
         let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
@@ -117,7 +116,7 @@ impl ProtectedRequest {
                 {
                     return Box::pin(self.fail_open(inner, parts, complete)).await;
                 }
-                return Ok(self.refuse_about(answer::error(&error), None, None, Some(&asked_with)));
+                return Ok(self.refuse_about(Problem::of_error(&error), None, None, Some(&asked_with)));
             }
         };
         // The attempt has taken it, if this call ran one.
@@ -158,7 +157,12 @@ impl ProtectedRequest {
                         self.shared.report_about(&self.ready, what, Some(id), None);
                         response
                     }
-                    Err(NoRoom) => self.refuse_about(busy().about(id), None, Some(id), Some(key)),
+                    Err(NoRoom) => self.refuse_about(
+                        Problem::no_memory_for_response().about(id),
+                        None,
+                        Some(id),
+                        Some(key),
+                    ),
                 }
             }
             request_outcome => {
@@ -271,16 +275,6 @@ fn about(id: OperationId, retry: &Parts) -> Parts {
     let mut retry = retry.clone();
     retry.extensions.insert(id);
     retry
-}
-
-/// An estimate.
-const BUSY_FOR: Duration = Duration::from_secs(1);
-
-/// There is no memory for the response.
-pub(crate) fn busy() -> Problem {
-    let detail = "Too many responses are being sent at the moment, and there was no memory for this one. Nothing was run; \
-                  retry later with the same key.";
-    Problem::new(Code::Busy, detail).retryable_after(BUSY_FOR)
 }
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");

@@ -4,14 +4,13 @@
 //! Calls the handler, and builds the response if it recorded nothing. A success that was not recorded is never
 //! returned, and neither is a refusal while the transaction may still commit.
 
-use super::execute::busy;
 use super::running_work::RunningWork;
 use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, Problem, is_grpc};
 use crate::request::{Prepared, ProtectedRequest};
-use crate::response::{Local, answer};
+use crate::response::Local;
 use crate::stored::replay;
 use bytes::Bytes;
 use http::request::Parts;
@@ -37,11 +36,11 @@ impl ProtectedRequest {
         let Prepared { intent, scope, operation, key, complete, .. } = prepared;
         let client = self.shared.client_of(&parts);
         let Ok(memory) = self.shared.responses.reserve(client).await else {
-            return Ok(self.refuse(busy(), None));
+            return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
         let retry = self.ready.terms.authorize.is_some().then(|| parts.clone());
         let answer = match self.shared.engine.hand_over(intent).await {
-            Err(error) => return Ok(self.refuse_about(answer::error(&error), None, None, Some(&key))),
+            Err(error) => return Ok(self.refuse_about(Problem::of_error(&error), None, None, Some(&key))),
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),
             Ok(HandedOver::Mine(handover)) => {
                 let id = handover.operation_id();

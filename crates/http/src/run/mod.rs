@@ -9,6 +9,5 @@ mod running_work;
 mod service;
 pub(crate) mod shadow;
 
-pub(crate) use execute::busy;
 pub use service::Service;
 pub use shadow::is_shadow;

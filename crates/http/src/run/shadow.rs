@@ -13,7 +13,7 @@ use crate::layer_state::Shared;
 use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Failure, Problem, is_grpc};
 use crate::request::{Early, ParsedRequest, ProtectedRequest, streams};
-use crate::response::{Statement, answer, is_endless};
+use crate::response::{Statement, is_endless};
 use crate::route::{NoKey, Ready, Target, template};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
@@ -270,7 +270,7 @@ impl Judge {
             Ok(answer) => shadow_outcome(&answer.outcome, ready),
             Err(_) if marker == UNKEYED => ShadowOutcome::NotJudged,
             Err(semel::Error::Closing) => ShadowOutcome::NotJudged,
-            Err(error) => ShadowOutcome::Refuse(answer::error(&error).code()),
+            Err(error) => ShadowOutcome::Refuse(Problem::of_error(&error).code()),
         })
     }
 }
