@@ -76,6 +76,8 @@
 //!
 //! # The code
 //!
+//! Each of these modules uses only those above it; `layer` is what applications use.
+//!
 //! | module | what lives there |
 //! |---|---|
 //! | `names` | Semel's headers |
@@ -90,7 +92,7 @@
 //! | `request` | from a request to an intent |
 //! | `response` | from a response to an ending, from an answer to a response |
 //! | `publish` | the specification, and the operations of a caller |
-//! | `run` | how a request goes through the layer |
+//! | `run` | how a request goes through the layer; the only one that calls the inner service |
 //! | `layer` | the layer and its settings |
 
 mod body;
@@ -116,9 +118,9 @@ pub use problem::{Code, Failure, Form, Malformed, Problem, SPECIFICATION, TooSlo
 pub use response::{is_endless, response_of, response_of_refusal};
 pub use route::{
     Authorize, Callers, KeyRule, KeySource, MismatchStatus, Mode, NotIdentified, Reconciler, RoutePattern,
-    RoutePatternError, Routes, StoreDown, Terms, TermsError, check_method, is_registered_method,
+    RoutePatternError, Routes, StoreDown, Terms, TermsError, check_method, is_registered_method, is_shadow,
 };
-pub use run::{Service, is_shadow};
+pub use run::Service;
 pub use semel::core::classify::Steer;
 pub use semel::local::Joinable;
 pub use stored::{Kept, Rebuild, Remnant, Retain, is_header};

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, &str)] = &[
     ("semel-core", "classify codec history key machine outcome record scope"),
     ("semel-redis", "fence layout link masters rights servers shared topology"),
-    ("semel-http", "layer_state observe publish request response route run stored"),
     ("semel-identity", "check jwt lib surroundings"),
     ("semel-sim", "invariant step"),
     ("semel-test-support", "lib reply"),

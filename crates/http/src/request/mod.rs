@@ -2,10 +2,12 @@
 //!
 //! Neither the engine nor the inner service is called here.
 
+mod key;
 mod payload;
 mod prefer;
 mod prepare;
 pub(crate) mod streams;
 
-pub(crate) use payload::{ParsedRequest, RequestPayload};
+pub(crate) use key::NoKey;
+pub(crate) use payload::ParsedRequest;
 pub(crate) use prepare::{Early, Prepared, ProtectedRequest, Stop};

@@ -2,9 +2,10 @@
 //!
 //! The owned form of [`fingerprint::Request`](semel::core::fingerprint::Request).
 
+use super::key::NoKey;
 use crate::body::CompleteBody;
 use crate::memory::{BodyMemory, Turn};
-use crate::route::{NoKey, Ready, Target};
+use crate::route::{Ready, Target};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;

@@ -2,6 +2,7 @@
 //!
 //! Everything about a request before the engine is called. The inner service is not called here.
 
+use super::key::NoKey;
 use super::payload::{self, FingerprintedPayload, ParsedRequest, RequestPayload};
 use super::{prefer, streams};
 use crate::body::{self, Body, BoxError, CompleteBody, Read};
@@ -9,7 +10,7 @@ use crate::layer_state::Shared;
 use crate::memory::NoRoom;
 use crate::observe::EventKind;
 use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};
-use crate::route::{KeyRule, NoKey, Ready, Target};
+use crate::route::{KeyRule, Ready, Target};
 use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;

@@ -1,14 +1,10 @@
-//! The source of a request's key.
-//!
-//! The sources of keys. No key is generated here, and parts are never joined by a character.
+//! Where the key of a request comes from.
 
 use super::settings::{Terms, TermsError};
 use crate::names;
-use crate::request::RequestPayload;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use semel::core::fingerprint::json::Scalar;
-use semel::core::fingerprint::{self, ErrorKind, Payload, Pointer};
-use semel::core::key::{self, Key, Parsed, Rules};
+use http::HeaderName;
+use semel::core::fingerprint::Pointer;
+use semel::core::key::{Key, Rules};
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -50,18 +46,6 @@ impl Default for KeySource {
     }
 }
 
-/// Why a request has no key.
-#[derive(Debug)]
-pub(crate) enum NoKey {
-    /// The source is empty.
-    Absent,
-    Invalid(key::Error),
-    /// The value is neither a string nor a number.
-    NoText,
-    /// The body cannot be read.
-    Unreadable(fingerprint::Error),
-}
-
 impl KeySource {
     /// Whether the body has to be read before the key is known.
     pub(crate) fn reads_body(&self) -> bool {
@@ -82,47 +66,6 @@ impl KeySource {
                     return Err(TermsError::Composite);
                 }
                 parts.iter().try_for_each(Self::check)
-            }
-        }
-    }
-
-    /// The key of a request with these headers. `asked` is the request with its body, if that was read.
-    pub(crate) fn read(
-        &self,
-        headers: &HeaderMap,
-        payload: Option<&RequestPayload>,
-        terms: &Terms,
-    ) -> Result<Parsed, NoKey> {
-        let plain = |key| Parsed { key, warning: None };
-        match self {
-            Self::Header(name) => {
-                let rules = self.rules(terms).unwrap_or_else(Rules::other_header);
-                let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-                Key::from_header(lines, &rules).map_err(NoKey::from)
-            }
-            Self::Pointer(pointer) => {
-                let payload = payload.ok_or(NoKey::Absent)?;
-                match payload.scalar_at(pointer) {
-                    Ok(Scalar::Text(text) | Scalar::Number(text)) => {
-                        Key::from_source(&text).map(plain).map_err(NoKey::from)
-                    }
-                    Ok(Scalar::Unusable) => Err(NoKey::NoText),
-                    Ok(Scalar::Absent) => Err(NoKey::Absent),
-                    Err(error) if error.kind() == ErrorKind::NotJson => Err(NoKey::Absent),
-                    Err(error) => Err(NoKey::Unreadable(error)),
-                }
-            }
-            Self::Fingerprint => {
-                let payload = payload.ok_or(NoKey::Absent)?;
-                let print = payload.fingerprint(&terms.policy.selection).map_err(NoKey::Unreadable)?;
-                Ok(plain(Key::from_fingerprint(print)))
-            }
-            Self::Composite(parts) => {
-                let read = parts.iter().map(|part| part.read(headers, payload, terms));
-                let parts = read.collect::<Result<Vec<Parsed>, NoKey>>()?;
-                let warning = parts.iter().find_map(|part| part.warning);
-                let key = Key::composite(parts.into_iter().map(|part| part.key))?;
-                Ok(Parsed { key, warning })
             }
         }
     }
@@ -158,15 +101,6 @@ impl fmt::Display for KeySource {
                 let parts: Vec<_> = parts.iter().map(Self::to_string).collect();
                 f.write_str(&parts.join(" and "))
             }
-        }
-    }
-}
-
-impl From<key::Error> for NoKey {
-    fn from(error: key::Error) -> Self {
-        match error {
-            key::Error::Missing => Self::Absent,
-            error => Self::Invalid(error),
         }
     }
 }

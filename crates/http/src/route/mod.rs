@@ -4,12 +4,14 @@
 
 mod authorize;
 mod callers;
+mod found_response;
 mod key_source;
 mod method;
 mod pattern;
 mod reconciler;
 mod routes;
 mod settings;
+pub(crate) mod shadow_operation;
 mod target;
 pub(crate) mod template;
 
@@ -17,7 +19,6 @@ pub use authorize::Authorize;
 pub(crate) use callers::TenantOf;
 pub use callers::{Callers, NotIdentified};
 pub use key_source::KeySource;
-pub(crate) use key_source::NoKey;
 pub(crate) use method::folded;
 pub use method::{check_method, is_registered_method};
 pub use pattern::{RoutePattern, RoutePatternError};
@@ -25,4 +26,5 @@ pub use reconciler::Reconciler;
 pub(crate) use routes::Ready;
 pub use routes::Routes;
 pub use settings::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
+pub use shadow_operation::is_shadow;
 pub(crate) use target::Target;

@@ -5,8 +5,8 @@
 use super::method::{check_method, folded, is_registered_method};
 use super::pattern::RoutePattern;
 use super::settings::{Terms, TermsError};
+use super::shadow_operation::shadowed;
 use super::target::Target;
-use crate::run::shadow;
 use crate::stored::Retain;
 use http::Method;
 use semel::core::policy::Policy;
@@ -190,7 +190,7 @@ impl Routes {
     /// The label of a record's operation in metrics: the name of its route, otherwise its pattern, otherwise `other`. A
     /// record of shadow mode has the label of the operation that it observes.
     pub fn label(&self, operation: &str) -> &str {
-        self.of_record(shadow::shadowed(operation)).unwrap_or(&self.default).label.as_str()
+        self.of_record(shadowed(operation)).unwrap_or(&self.default).label.as_str()
     }
 
     /// The terms for a record of this operation, by the current routes.

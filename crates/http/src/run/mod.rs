@@ -7,7 +7,6 @@ mod execute;
 mod local;
 mod running_work;
 mod service;
-pub(crate) mod shadow;
+mod shadow;
 
 pub use service::Service;
-pub use shadow::is_shadow;

@@ -1,6 +1,6 @@
 //! Shadow mode: every request is passed on, and the observer gets what would have happened.
 //!
-//! Watches requests, judges them in the background, and reports. No request is refused, answered, changed or delayed,
+//! Watches requests, judges them in the background, and reports. No request is refuseded, changed or delayed,
 //! and no record can ever be replayed.
 //!
 //! The engine itself judges requests, against records in a scope that no enforced request can have, because requests
@@ -12,9 +12,10 @@ use crate::body::{Body, BoxError, Clean, CompleteBody, End, Watch, Watched};
 use crate::layer_state::Shared;
 use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Failure, Problem, is_grpc};
-use crate::request::{Early, ParsedRequest, ProtectedRequest, streams};
+use crate::request::{Early, NoKey, ParsedRequest, ProtectedRequest, streams};
 use crate::response::{Statement, is_endless};
-use crate::route::{NoKey, Ready, Target, template};
+use crate::route::shadow_operation::{SHADOW, UNKEYED};
+use crate::route::{Ready, Target, template};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{Method, Request, Response, response};
@@ -32,24 +33,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// How long a request without a key is remembered by its payload. Intentional repeats take longer.
 const REPEATED_WITHIN: Duration = Duration::from_mins(10);
-
-/// A method that no request can have, so no enforced route has this scope.
-const SHADOW: &str = "(shadow)";
-/// The same for requests without a key, which are distinguished by their payload.
-const UNKEYED: &str = "(shadow, without a key)";
-
-/// Whether a record of this operation belongs to shadow mode: it is never replayed, and its ending has no
-/// consequences.
-pub fn is_shadow(operation: &str) -> bool {
-    shadowed(operation).len() < operation.len()
-}
-
-/// The operation that a record is about, whether it belongs to shadow mode or not.
-pub(crate) fn shadowed(operation: &str) -> &str {
-    let mut markers = [SHADOW, UNKEYED].iter();
-    let found = markers.find_map(|marker| operation.strip_prefix(marker)?.strip_prefix(' '));
-    found.unwrap_or(operation)
-}
 
 impl ProtectedRequest {
     /// Passes a request on as if there were no layer, and judges it in the background.

@@ -3,7 +3,6 @@
 //! A rebuilt response is always marked.
 
 use crate::body::Body;
-use crate::route::Terms;
 use bytes::Bytes;
 use http::header::{ETAG, LOCATION};
 use http::request::Parts;
@@ -110,24 +109,14 @@ const RESOURCE: &str = ":resource";
 /// Marks a response that was found by a probe, instead of the original one.
 const FOUND: &str = ":found";
 
-impl Terms {
-    /// The outcome to store, under these terms, for a response that a probe found. It is not the original response;
-    /// replays of it are marked `Idempotency-Replayed: rebuilt`.
-    ///
-    /// Without a body, or with one that is too long, only the fact that it happened is stored.
-    pub fn found(&self, head: &http::response::Parts, body: Option<Bytes>) -> Outcome {
-        let status = Status::Http(head.status.as_u16());
-        if let Retain::Minimal(_) = self.retain {
-            return minimal(status, &head.headers, None);
-        }
-        let Some(body) = body.filter(|body| body.len() <= self.response_bytes_max) else {
-            return Outcome::not_retained(status);
-        };
-        let kept = self.kept.of(&head.headers, body.len(), false);
-        let kept = kept.into_iter().map(|(name, value)| (name, value.to_vec()));
-        let headers = kept.chain([(FOUND, b"true".to_vec())]).collect();
-        Outcome { headers, body: outcome::Body::Kept(body), ..Outcome::not_retained(status) }
-    }
+/// The outcome of a complete response that a probe found, which is not the original one.
+pub(crate) fn found<'h>(
+    status: Status,
+    headers: impl IntoIterator<Item = (&'h str, &'h [u8])>,
+    body: Bytes,
+) -> Outcome {
+    let headers = headers.into_iter().chain([(FOUND, b"true".as_slice())]).collect();
+    Outcome { headers, body: outcome::Body::Kept(body), ..Outcome::not_retained(status) }
 }
 
 /// Whether an outcome was found by a probe.

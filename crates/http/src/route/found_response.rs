@@ -1,0 +1,24 @@
+//! What is stored of a response that a probe found, under the terms of its route.
+
+use super::settings::Terms;
+use crate::stored::{Retain, rebuild};
+use bytes::Bytes;
+use semel::core::outcome::{Outcome, Status};
+
+impl Terms {
+    /// The outcome to store, under these terms, for a response that a probe found. It is not the original response;
+    /// replays of it are marked `Idempotency-Replayed: rebuilt`.
+    ///
+    /// Without a body, or with one that is too long, only the fact that it happened is stored.
+    pub fn found(&self, head: &http::response::Parts, body: Option<Bytes>) -> Outcome {
+        let status = Status::Http(head.status.as_u16());
+        if let Retain::Minimal(_) = self.retain {
+            return rebuild::minimal(status, &head.headers, None);
+        }
+        let Some(body) = body.filter(|body| body.len() <= self.response_bytes_max) else {
+            return Outcome::not_retained(status);
+        };
+        let kept = self.kept.of(&head.headers, body.len(), false);
+        rebuild::found(status, kept, body)
+    }
+}
