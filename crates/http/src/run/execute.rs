@@ -6,12 +6,12 @@
 use super::running_work::RunningWork;
 use super::service::pass;
 use crate::body::{Body, BoxError, Clean, CompleteBody};
-use crate::handler::Handle;
+use crate::handler::{Handle, request_for_handler};
 use crate::memory::{NoRoom, ResponseMemory};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{Code, Failure, Problem};
-use crate::request::{Prepared, ProtectedRequest, streams};
+use crate::request::{Prepared, ProtectedRequest};
 use crate::response::{Local, Responder, answer, ending};
 use crate::route::StoreDown;
 use crate::stored::rebuild;
@@ -304,7 +304,7 @@ where
     let id = attempt.operation_id();
     let class = attempt.class();
     let handle = Handle::new(attempt);
-    let request = streams::for_handler(parts, complete, key, class, &handle);
+    let request = request_for_handler(parts, complete, key, class, &handle);
     let called = inner.call(request).await.map_err(|error| Failure::found_in(&*error.into()));
     match called {
         Ok(response) => ending::ended(response, &method, &handle, memory, responder).await,
