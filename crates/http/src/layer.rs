@@ -2,7 +2,7 @@
 //!
 //! Settings of single routes are [`Terms`](crate::Terms).
 
-use crate::layer_state::Shared;
+use crate::layer_state::LayerState;
 use crate::memory::{ResponseRoom, Room};
 use crate::observe::{Observer, Unobserved};
 use crate::route::{Callers, Routes, Terms, TermsError};
@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 /// Cheap to clone; see the [crate](crate) for what it does.
 #[derive(Clone)]
 pub struct Layer {
-    shared: Arc<Shared>,
+    state: Arc<LayerState>,
 }
 
 /// The memory for requests in shadow mode. Further requests are passed on without a report: a store that hangs must
@@ -54,7 +54,7 @@ impl Layer {
         for method in routes.unregistered_methods() {
             tracing::warn!(%method, "a protected method is not a registered HTTP method; make sure that its spelling matches what clients send");
         }
-        let shared = Shared {
+        let state = LayerState {
             engine,
             routes,
             callers: Callers::default(),
@@ -70,27 +70,27 @@ impl Layer {
             responses: ResponseRoom::new(Self::RESPONSES_BYTES_MAX),
             body_time_max: Self::BODY_TIME_MAX,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { state: Arc::new(state) })
     }
 
     /// How callers are identified, unless the [`Terms`] of a route say otherwise. Default: by the `Authorization`
     /// header.
     #[must_use]
     pub fn callers(self, callers: Callers) -> Self {
-        self.with(|shared| shared.callers = callers)
+        self.with(|state| state.callers = callers)
     }
 
     /// The tenant of a request; tenants do not share keys. Default: none. Not used for callers whose rule returns the
     /// tenant [itself](Callers::in_tenants).
     #[must_use]
     pub fn tenant(self, tenant: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
-        self.with(|shared| shared.tenant = Some(Arc::new(tenant)))
+        self.with(|state| state.tenant = Some(Arc::new(tenant)))
     }
 
     /// The peer address of a request, for quotas. Default: unknown.
     #[must_use]
     pub fn address(self, address: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        self.with(|shared| shared.address = Some(Arc::new(address)))
+        self.with(|state| state.address = Some(Arc::new(address)))
     }
 
     /// The client whose memory a request uses. If memory is short, unfinished request bodies and unread responses are
@@ -98,7 +98,7 @@ impl Layer {
     /// too, all requests count as one client and wait for each other.
     #[must_use]
     pub fn client(self, client: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        self.with(|shared| shared.client = Some(Arc::new(client)))
+        self.with(|state| state.client = Some(Arc::new(client)))
     }
 
     /// The original target of a request, for routers that remove prefixes from its path before this layer.
@@ -108,7 +108,7 @@ impl Layer {
     /// parts.extensions.get::<axum::extract::OriginalUri>().map(|uri| uri.0.clone())`.
     #[must_use]
     pub fn target(self, target: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
-        self.with(|shared| shared.target = Some(Arc::new(target)))
+        self.with(|state| state.target = Some(Arc::new(target)))
     }
 
     /// Publishes the specification at `{prefix}/.well-known/idempotency` and each caller's operations at
@@ -118,14 +118,14 @@ impl Layer {
     pub fn publishing(self, prefix: impl Into<String>) -> Self {
         let prefix = prefix.into();
         let prefix = normal_path(&prefix).trim_end_matches('/').to_owned();
-        self.with(|shared| shared.published = Some(prefix))
+        self.with(|state| state.published = Some(prefix))
     }
 
     /// Hides operations from `/operations/{id}` by their names: those of other users of the same store, which do not
     /// come from requests. Default: none.
     #[must_use]
     pub fn hiding(self, hidden: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.with(|shared| shared.hidden = Some(Arc::new(hidden)))
+        self.with(|state| state.hidden = Some(Arc::new(hidden)))
     }
 
     /// The memory for bodies of requests with a key, over all routes. They are read before the request runs, and kept
@@ -133,7 +133,7 @@ impl Layer {
     /// of a single body is [`Terms::request_bytes_max`].
     #[must_use]
     pub fn bodies_bytes_max(self, bytes: usize) -> Self {
-        self.with(|shared| shared.room = Room::new(bytes))
+        self.with(|state| state.room = Room::new(bytes))
     }
 
     /// The memory for responses to requests with a key, over all routes: while they are read and stored, and until
@@ -146,26 +146,26 @@ impl Layer {
     /// memory is refused with 503.
     #[must_use]
     pub fn responses_bytes_max(self, bytes: usize) -> Self {
-        self.with(|shared| shared.responses = ResponseRoom::new(bytes))
+        self.with(|state| state.responses = ResponseRoom::new(bytes))
     }
 
     /// How long a body may take to arrive, from its first byte to its last; 408 after that. Default: 5 minutes. The
     /// server has to limit the time between two bytes.
     #[must_use]
     pub fn body_time_max(self, span: Duration) -> Self {
-        self.with(|shared| shared.body_time_max = span)
+        self.with(|state| state.body_time_max = span)
     }
 
     /// Shares the memory for requests and responses with `before`, if both have the same limits. For a layer that
     /// replaces another one while requests are still running there: otherwise both together could use twice as much.
     #[must_use]
     pub fn sharing_memory_with(self, before: &Self) -> Self {
-        self.with(|shared| {
-            if shared.room.is_as_large_as(&before.shared.room) {
-                shared.room = before.shared.room.clone();
+        self.with(|state| {
+            if state.room.is_as_large_as(&before.state.room) {
+                state.room = before.state.room.clone();
             }
-            if shared.responses.is_as_large_as(&before.shared.responses) {
-                shared.responses = before.shared.responses.clone();
+            if state.responses.is_as_large_as(&before.state.responses) {
+                state.responses = before.state.responses.clone();
             }
         })
     }
@@ -173,11 +173,11 @@ impl Layer {
     /// The observer of requests. Default: none.
     #[must_use]
     pub fn observer(self, observer: impl Observer) -> Self {
-        self.with(|shared| shared.observer = Arc::new(observer))
+        self.with(|state| state.observer = Arc::new(observer))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
-        change(Arc::make_mut(&mut self.shared));
+    fn with(mut self, change: impl FnOnce(&mut LayerState)) -> Self {
+        change(Arc::make_mut(&mut self.state));
         self
     }
 }
@@ -186,15 +186,15 @@ impl<S> tower_layer::Layer<S> for Layer {
     type Service = Service<S>;
 
     fn layer(&self, inner: S) -> Service<S> {
-        Service { inner, shared: Arc::clone(&self.shared) }
+        Service { inner, state: Arc::clone(&self.state) }
     }
 }
 
 impl fmt::Debug for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layer")
-            .field("routes", &self.shared.routes)
-            .field("callers", &self.shared.callers)
+            .field("routes", &self.state.routes)
+            .field("callers", &self.state.callers)
             .finish_non_exhaustive()
     }
 }

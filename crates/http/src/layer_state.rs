@@ -3,7 +3,7 @@
 use crate::memory::{ResponseRoom, Room};
 use crate::observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Problem};
-use crate::route::{Callers, NotIdentified, Ready, Routes, TenantOf};
+use crate::route::{Callers, CompiledRoute, NotIdentified, Routes, TenantOf};
 use http::Uri;
 use http::request::Parts;
 use semel::Engine;
@@ -22,7 +22,7 @@ type IsHidden = dyn Fn(&str) -> bool + Send + Sync;
 
 /// State that all requests of a layer share.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct LayerState {
     pub(crate) engine: Engine,
     pub(crate) routes: Routes,
     pub(crate) callers: Callers,
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) body_time_max: Duration,
 }
 
-impl Shared {
+impl LayerState {
     /// The target of a request.
     pub(crate) fn target(&self, parts: &Parts) -> Uri {
         let original = self.target.as_ref().and_then(|target| target(parts));
@@ -65,19 +65,19 @@ impl Shared {
     }
 
     /// Reports the result of a request to the observer, and to the log if an operator should look at it.
-    pub(crate) fn report(&self, ready: &Ready, what: EventKind) {
-        self.report_about(ready, what, None, None);
+    pub(crate) fn report(&self, route: &CompiledRoute, what: EventKind) {
+        self.report_about(route, what, None, None);
     }
 
     /// The same with the operation ID, and the key if it matters.
     pub(crate) fn report_about(
         &self,
-        ready: &Ready,
+        route: &CompiledRoute,
         what: EventKind,
         operation_id: Option<OperationId>,
         key: Option<&Key>,
     ) {
-        let operation = ready.label.as_str();
+        let operation = route.label.as_str();
         match what {
             EventKind::OddWord => tracing::warn!(
                 operation,
@@ -97,13 +97,18 @@ impl Shared {
     }
 
     /// Reports to the observer what would have happened to a request.
-    pub(crate) fn report_shadow(&self, ready: &Ready, shadowed: ShadowOutcome, seen: ShadowDetails<'_>) {
-        self.observer.observe(&Event::in_shadow(&ready.label, shadowed, seen));
+    pub(crate) fn report_shadow(
+        &self,
+        route: &CompiledRoute,
+        shadowed: ShadowOutcome,
+        seen: ShadowDetails<'_>,
+    ) {
+        self.observer.observe(&Event::in_shadow(&route.label, shadowed, seen));
     }
 
     /// How callers are identified under these terms; without terms, as on the rest of the layer.
-    pub(crate) fn callers_under<'s>(&'s self, ready: Option<&'s Ready>) -> &'s Callers {
-        ready.and_then(|ready| ready.terms.callers.as_ref()).unwrap_or(&self.callers)
+    pub(crate) fn callers_under<'s>(&'s self, route: Option<&'s CompiledRoute>) -> &'s Callers {
+        route.and_then(|route| route.terms.callers.as_ref()).unwrap_or(&self.callers)
     }
 
     /// All rules that identify callers, without duplicates; the layer's own first.
@@ -128,8 +133,13 @@ impl Shared {
     }
 
     /// The scope of `operation` under these terms.
-    pub(crate) fn scope(&self, ready: &Ready, parts: &Parts, operation: Operation) -> Result<Scope, Problem> {
-        let scope = self.scope_by(self.callers_under(Some(ready)), parts, operation);
+    pub(crate) fn scope(
+        &self,
+        route: &CompiledRoute,
+        parts: &Parts,
+        operation: Operation,
+    ) -> Result<Scope, Problem> {
+        let scope = self.scope_by(self.callers_under(Some(route)), parts, operation);
         scope.map_err(|why| not_identified(&why))
     }
 

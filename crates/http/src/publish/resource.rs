@@ -5,7 +5,7 @@
 
 use super::specification;
 use crate::body::Body;
-use crate::layer_state::{Shared, not_identified};
+use crate::layer_state::{LayerState, not_identified};
 use crate::names;
 use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::response::ending;
@@ -32,8 +32,8 @@ pub(crate) enum PublishedResource {
 }
 
 /// The published resource that a request asks for; `None` if there is none.
-pub(crate) fn resource_of(shared: &Shared, target: &Target) -> Option<PublishedResource> {
-    let path = target.path().strip_prefix(shared.published.as_deref()?)?;
+pub(crate) fn resource_of(state: &LayerState, target: &Target) -> Option<PublishedResource> {
+    let path = target.path().strip_prefix(state.published.as_deref()?)?;
     if *target.method() != Method::GET && *target.method() != Method::HEAD {
         return None;
     }
@@ -44,15 +44,15 @@ pub(crate) fn resource_of(shared: &Shared, target: &Target) -> Option<PublishedR
 }
 
 /// The response.
-pub(crate) async fn answer(shared: &Shared, parts: &Parts, resource: PublishedResource) -> Response<Body> {
+pub(crate) async fn answer(state: &LayerState, parts: &Parts, resource: PublishedResource) -> Response<Body> {
     let mut response = match resource {
-        PublishedResource::Specification => specification::response(shared, &parts.headers),
+        PublishedResource::Specification => specification::response(state, &parts.headers),
         PublishedResource::Operation(id) => {
-            let response = operation(shared, parts, id).await;
+            let response = operation(state, parts, id).await;
             response.unwrap_or_else(|problem| {
                 // No event reports this refusal; whoever counts them finds its code here.
                 let code = problem.code();
-                let mut refused = problem.into_response(Form::Json, shared.prefix());
+                let mut refused = problem.into_response(Form::Json, state.prefix());
                 refused.extensions_mut().insert(code);
                 refused
             })
@@ -65,20 +65,20 @@ pub(crate) async fn answer(shared: &Shared, parts: &Parts, resource: PublishedRe
     response
 }
 
-async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Response<Body>, Problem> {
-    let askers = Askers::of(shared, parts)?;
+async fn operation(state: &LayerState, parts: &Parts, id: OperationId) -> Result<Response<Body>, Problem> {
+    let askers = Askers::of(state, parts)?;
     let key = key(parts);
     let whose = |operation: &str| askers.of_record(operation).cloned();
-    let own = shared.engine.look_up_own_by(id, key.as_ref(), whose).await;
+    let own = state.engine.look_up_own_by(id, key.as_ref(), whose).await;
     let own = own.map_err(|not_done| refused(&not_done, id, &askers))?;
-    let ready = shared.routes.of_record(own.record.operation());
+    let route = state.routes.of_record(own.record.operation());
     // Anonymous callers share a scope; only the key identifies the sender.
     let scope = askers.of_record(own.record.operation());
     let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
     // If replays need authorization, this must not bypass it.
-    let is_asked_about = ready.map_or(shared.routes.ask(), |ready| ready.terms.authorize.is_some());
+    let is_asked_about = route.map_or(state.routes.ask(), |route| route.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
-    let mut memory = shared.responses.memory(shared.client_of(parts));
+    let mut memory = state.responses.memory(state.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)
         && let outcome::Body::Kept(data) = &outcome.body
     {
@@ -101,16 +101,16 @@ async fn operation(shared: &Shared, parts: &Parts, id: OperationId) -> Result<Re
 /// The caller by each rule. A record is judged only by the rule of its own operation: under two rules, the same name
 /// may be two callers, and only the one who could get the replay may see it.
 struct Askers<'s> {
-    shared: &'s Shared,
+    state: &'s LayerState,
     by: Vec<(&'s Callers, Result<Scope, NotIdentified>)>,
 }
 
 impl<'s> Askers<'s> {
     /// Refuses a request whose caller no rule can identify.
-    fn of(shared: &'s Shared, parts: &Parts) -> Result<Self, Problem> {
+    fn of(state: &'s LayerState, parts: &Parts) -> Result<Self, Problem> {
         // The caller does not depend on the operation.
-        let asker = |callers| (callers, shared.scope_by(callers, parts, Operation::named("")));
-        let askers = Self { shared, by: shared.all_callers().into_iter().map(asker).collect() };
+        let asker = |callers| (callers, state.scope_by(callers, parts, Operation::named("")));
+        let askers = Self { state, by: state.all_callers().into_iter().map(asker).collect() };
         let is_anybody = askers.by.iter().any(|(_, scope)| scope.is_ok());
         match askers.refusal() {
             Some(why) if !is_anybody => Err(not_identified(why)),
@@ -121,12 +121,12 @@ impl<'s> Askers<'s> {
     /// The caller by the rule of this operation. `None` if its route no longer exists and there are several rules: it
     /// may have been claimed under any of them.
     fn of_record(&self, operation: &str) -> Option<&Scope> {
-        let ready = self.shared.routes.of_record(operation);
-        let is_hidden = self.shared.hidden.as_ref().is_some_and(|hidden| hidden(operation));
-        if is_hidden || (ready.is_none() && self.by.len() > 1) {
+        let route = self.state.routes.of_record(operation);
+        let is_hidden = self.state.hidden.as_ref().is_some_and(|hidden| hidden(operation));
+        if is_hidden || (route.is_none() && self.by.len() > 1) {
             return None;
         }
-        let callers = self.shared.callers_under(ready.map(|ready| &**ready));
+        let callers = self.state.callers_under(route.map(|route| &**route));
         let (_, scope) = self.by.iter().find(|(known, _)| known.is_same(callers))?;
         scope.as_ref().ok()
     }

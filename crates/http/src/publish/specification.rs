@@ -4,7 +4,7 @@
 
 use super::page;
 use crate::body::Body;
-use crate::layer_state::Shared;
+use crate::layer_state::LayerState;
 use crate::problem::Code;
 use crate::route::{Callers, KeyRule, MismatchStatus, Mode, StoreDown, Terms};
 use crate::stored::Retain;
@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The specification: JSON, or HTML if requested.
-pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
+pub(crate) fn response(state: &LayerState, headers: &HeaderMap) -> Response<Body> {
     let accepts_html = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("text/html"));
     let (kind, text) = if headers.get_all(ACCEPT).iter().any(accepts_html) {
-        ("text/html; charset=utf-8", page::html(&document(shared)))
+        ("text/html; charset=utf-8", page::html(&document(state)))
     } else {
-        ("application/json", document(shared).to_string())
+        ("application/json", document(state).to_string())
     };
     let mut response = Response::new(Body::from(Bytes::from(text)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -32,8 +32,8 @@ pub(crate) fn response(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-fn document(shared: &Shared) -> Value {
-    let operations: Vec<_> = shared
+fn document(state: &LayerState) -> Value {
+    let operations: Vec<_> = state
         .routes
         .all()
         .map(|(route, terms)| {
@@ -42,9 +42,9 @@ fn document(shared: &Shared) -> Value {
                 return observed(document);
             }
             document["waitMilliseconds"] =
-                milliseconds(terms.wait.unwrap_or_else(|| shared.engine.wait())).into();
+                milliseconds(terms.wait.unwrap_or_else(|| state.engine.wait())).into();
             document["unknownOutcome"] =
-                unknown(terms, shared.engine.now(), is_looked_up(shared, route, terms));
+                unknown(terms, state.engine.now(), is_looked_up(state, route, terms));
             document
         })
         .collect();
@@ -63,8 +63,8 @@ fn document(shared: &Shared) -> Value {
     json!({
         "operations": operations,
         "errors": errors,
-        "callers": shared.callers.description(),
-        "status": format!("{}/operations/{{id}}", shared.prefix()),
+        "callers": state.callers.description(),
+        "status": format!("{}/operations/{{id}}", state.prefix()),
     })
 }
 
@@ -154,9 +154,9 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
 
 /// Whether unknown outcomes have a reconciler, as known to the engine. For requests without a route, reconcilers of
 /// single methods and paths are not considered.
-fn is_looked_up(shared: &Shared, route: Option<&str>, terms: &Terms) -> bool {
-    let operations = shared.routes.operations_like(route, terms);
-    operations.iter().any(|operation| shared.engine.has_reconciler(operation.as_str()))
+fn is_looked_up(state: &LayerState, route: Option<&str>, terms: &Terms) -> bool {
+    let operations = state.routes.operations_like(route, terms);
+    operations.iter().any(|operation| state.engine.has_reconciler(operation.as_str()))
 }
 
 /// How an unknown outcome is resolved, in the order in which that is tried, and whether a retry helps.

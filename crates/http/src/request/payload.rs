@@ -5,7 +5,7 @@
 use super::key::NoKey;
 use crate::body::CompleteBody;
 use crate::memory::{BodyMemory, Turn};
-use crate::route::{Ready, Target};
+use crate::route::{CompiledRoute, Target};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
@@ -97,16 +97,16 @@ impl RequestPayload {
     /// no key yet. `turn` is held until this is done, even if nobody waits for it any more.
     pub(crate) async fn parse_payload(
         self,
-        ready: &Arc<Ready>,
+        route: &Arc<CompiledRoute>,
         for_key: bool,
         turn: Option<Turn>,
     ) -> Result<ParsedRequest, Error> {
         let payload = Arc::new(self);
         let is_long = payload.body.len() >= LARGE_BYTES || payload.headers.contains_key(CONTENT_ENCODING);
         if !is_long {
-            return payload.parse_inline(ready, for_key);
+            return payload.parse_inline(route, for_key);
         }
-        let (reader, terms) = (Arc::clone(&payload), Arc::clone(ready));
+        let (reader, terms) = (Arc::clone(&payload), Arc::clone(route));
         let taking = move || {
             let _turn = turn;
             reader.parse_inline(&terms, for_key)
@@ -115,12 +115,12 @@ impl RequestPayload {
             Ok(taken) => taken,
             Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
             // The runtime is shutting down, and nobody waits any more.
-            Err(_) => payload.parse_inline(ready, for_key),
+            Err(_) => payload.parse_inline(route, for_key),
         }
     }
 
-    fn parse_inline(self: Arc<Self>, ready: &Ready, for_key: bool) -> Result<ParsedRequest, Error> {
-        let terms = &ready.terms;
+    fn parse_inline(self: Arc<Self>, route: &CompiledRoute, for_key: bool) -> Result<ParsedRequest, Error> {
+        let terms = &route.terms;
         let key = match for_key.then(|| terms.key_source.read(&self.headers, Some(&self), terms)) {
             None => None,
             Some(Ok(parsed)) => Some(parsed),

@@ -6,11 +6,11 @@ use super::key::NoKey;
 use super::payload::{self, FingerprintedPayload, ParsedRequest, RequestPayload};
 use super::{prefer, streams};
 use crate::body::{self, Body, BoxError, CompleteBody, Read};
-use crate::layer_state::Shared;
+use crate::layer_state::LayerState;
 use crate::memory::NoRoom;
 use crate::observe::EventKind;
 use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};
-use crate::route::{KeyRule, Ready, Target};
+use crate::route::{CompiledRoute, KeyRule, Target};
 use bytes::Bytes;
 use http::request::Parts;
 use semel::Intent;
@@ -24,8 +24,8 @@ use tokio::time::timeout;
 
 /// A request on a protected route.
 pub(crate) struct ProtectedRequest {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) ready: Arc<Ready>,
+    pub(crate) state: Arc<LayerState>,
+    pub(crate) route: Arc<CompiledRoute>,
     pub(crate) target: Target,
     pub(crate) form: Form,
 }
@@ -77,17 +77,17 @@ impl ProtectedRequest {
             Early::InBody => None,
             Early::Unkeyed => return Err(Stop::Unprotected(Body::live(body))),
         };
-        let operation = self.ready.operation(&self.target);
+        let operation = self.route.operation(&self.target);
         let mut scope = None;
         if early.is_some() {
             streams::refuse_streams(parts)?;
             // Before its body is read: a caller that cannot be identified need not send it.
-            scope = Some(Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?));
+            scope = Some(Arc::new(self.state.scope(&self.route, parts, operation.clone())?));
         } else {
             streams::refuse_tunnels(parts)?;
         }
         let is_async = early.is_some() && self.takes_async(parts);
-        let complete = self.read(self.shared.client_of(parts), body).await?;
+        let complete = self.read(self.state.client_of(parts), body).await?;
         let (known, key) = match self.parse_payload(parts, &operation, &complete, early.is_none()).await? {
             ParsedRequest::Payload(known, late) => (known, late.or(early)),
             ParsedRequest::NoKey(no_key) => {
@@ -99,13 +99,13 @@ impl ProtectedRequest {
             return Err(Stop::Unprotected(Body::complete(complete)));
         };
         if let Some(weakness) = warning {
-            self.shared.report(&self.ready, EventKind::WeakKey(weakness));
+            self.state.report(&self.route, EventKind::WeakKey(weakness));
         }
         streams::refuse_streams(parts)?;
         let is_async = is_async || self.takes_async(parts);
         let scope = match scope {
             Some(scope) => scope,
-            None => Arc::new(self.shared.scope(&self.ready, parts, operation.clone())?),
+            None => Arc::new(self.state.scope(&self.route, parts, operation.clone())?),
         };
         let intent = self.intent(parts, &scope, &key, known, is_async);
         Ok(Prepared { intent, scope, operation, key, complete, is_async })
@@ -113,7 +113,7 @@ impl ProtectedRequest {
 
     /// What the head says about the key.
     pub(crate) fn early_key(&self, parts: &Parts) -> Result<Early, Problem> {
-        let terms = &self.ready.terms;
+        let terms = &self.route.terms;
         if terms.key_source.reads_body() {
             return Ok(Early::InBody);
         }
@@ -125,7 +125,7 @@ impl ProtectedRequest {
 
     /// Refuses a request without a key, unless the key is optional and simply absent.
     pub(crate) fn unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
-        let terms = &self.ready.terms;
+        let terms = &self.route.terms;
         match no_key {
             NoKey::Absent if terms.key == KeyRule::Optional => Ok(()),
             NoKey::Absent => {
@@ -151,15 +151,15 @@ impl ProtectedRequest {
         complete: &CompleteBody,
         for_key: bool,
     ) -> Result<ParsedRequest, Problem> {
-        let max = self.ready.terms.request_bytes_max;
+        let max = self.route.terms.request_bytes_max;
         let mut tried = payload::tried_first(&parts.headers, &complete.data, max);
         loop {
             let payload = RequestPayload::new(parts, &self.target, operation, complete, tried);
             let turn = match payload.decoding_bytes_max() {
                 Some(bytes) => {
-                    let client = self.shared.client_of(parts);
+                    let client = self.state.client_of(parts);
                     Some(
-                        self.shared
+                        self.state
                             .room
                             .turn(client, bytes)
                             .await
@@ -168,7 +168,7 @@ impl ProtectedRequest {
                 }
                 None => None,
             };
-            let parsed = payload.parse_payload(&self.ready, for_key, turn).await;
+            let parsed = payload.parse_payload(&self.route, for_key, turn).await;
             if tried < max && payload::is_too_large(&parsed) {
                 tried = max;
                 continue;
@@ -179,9 +179,9 @@ impl ProtectedRequest {
 
     fn takes_async(&self, parts: &mut Parts) -> bool {
         // gRPC has no response for "later".
-        let may_defer = self.shared.published.is_some() && self.form == Form::Json;
+        let may_defer = self.state.published.is_some() && self.form == Form::Json;
         // The response of a local handler is what it commits.
-        let may_defer = may_defer && self.ready.policy.class != Class::Local;
+        let may_defer = may_defer && self.route.policy.class != Class::Local;
         may_defer && prefer::takes_async(&mut parts.headers)
     }
 
@@ -190,13 +190,13 @@ impl ProtectedRequest {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let max = self.ready.terms.request_bytes_max;
+        let max = self.route.terms.request_bytes_max;
         // If the declared length is too large, nothing has to be read.
         if body.size_hint().lower() > max as u64 {
             return Err(Problem::body_too_large(max).into());
         }
-        let read = body::read(body, max, Some(self.shared.room.memory(client)));
-        let Ok(read) = timeout(self.shared.body_time_max, read).await else {
+        let read = body::read(body, max, Some(self.state.room.memory(client)));
+        let Ok(read) = timeout(self.state.body_time_max, read).await else {
             return Err(Stop::Unread(Unread::TooSlow));
         };
         Err(match read {
@@ -227,7 +227,7 @@ impl ProtectedRequest {
         known: FingerprintedPayload,
         is_async: bool,
     ) -> Intent {
-        let Ready { terms, policy, .. } = &*self.ready;
+        let CompiledRoute { terms, policy, .. } = &*self.route;
         let intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
         let mut intent = intent.sealed(terms.seal);
         if let Some(rates) = &terms.rates {
@@ -236,7 +236,7 @@ impl ProtectedRequest {
         if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
             intent = intent.waiting(wait);
         }
-        if let Some(address) = self.shared.address_of(parts) {
+        if let Some(address) = self.state.address_of(parts) {
             intent = intent.from_address(address);
         }
         intent

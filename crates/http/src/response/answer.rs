@@ -5,10 +5,10 @@
 
 use super::ending::Local;
 use crate::body::Body;
-use crate::layer_state::Shared;
+use crate::layer_state::LayerState;
 use crate::names;
 use crate::problem::{Code, Failure, Form, Problem};
-use crate::route::{MismatchStatus, Ready};
+use crate::route::{CompiledRoute, MismatchStatus};
 use crate::stored::{rebuild, replay};
 use http::{HeaderValue, Response};
 use semel::core::classify::Ending;
@@ -19,8 +19,8 @@ use semel::{Ended, Ran, RefusalReason, Replayed, RequestOutcome, Stored};
 
 /// Builds the responses to one request.
 pub(crate) struct Responder<'a> {
-    pub(crate) shared: &'a Shared,
-    pub(crate) ready: &'a Ready,
+    pub(crate) state: &'a LayerState,
+    pub(crate) route: &'a CompiledRoute,
     pub(crate) form: Form,
     /// The operation's name, for finding its reconciler.
     pub(crate) operation: Operation,
@@ -45,13 +45,13 @@ impl Responder<'_> {
         let problem = Problem::of_refusal(id, &reason);
         match reason {
             RefusalReason::InProgress { .. } | RefusalReason::Unreadable => {
-                problem.with_status_at(self.shared.status_at(id))
+                problem.with_status_at(self.state.status_at(id))
             }
-            RefusalReason::Mismatch if self.ready.terms.mismatch == MismatchStatus::Conflict => {
+            RefusalReason::Mismatch if self.route.terms.mismatch == MismatchStatus::Conflict => {
                 problem.with_status(409)
             }
             RefusalReason::Unknown { repeatable } => {
-                problem.retryable(self.doubt_ends(repeatable)).with_status_at(self.shared.status_at(id))
+                problem.retryable(self.doubt_ends(repeatable)).with_status_at(self.state.status_at(id))
             }
             _ => problem,
         }
@@ -59,7 +59,7 @@ impl Responder<'_> {
 
     /// A problem as a response.
     fn respond(&self, problem: Problem) -> Response<Body> {
-        problem.into_response(self.form, self.shared.prefix())
+        problem.into_response(self.form, self.state.prefix())
     }
 
     /// The ending of an attempt whose service could not be reached. Its duplicates get the same response.
@@ -108,14 +108,14 @@ impl Responder<'_> {
             )
             .retryable(self.doubt_ends(repeatable)),
         };
-        let status_at = if failure.nothing_was_sent() { None } else { self.shared.status_at(id) };
+        let status_at = if failure.nothing_was_sent() { None } else { self.state.status_at(id) };
         problem.about(id).with_status_at(status_at)
     }
 
     /// Whether a doubt can be resolved without an operator: by a retry, if the record allows another attempt, or by a
     /// reconciler. The record's own class decides, not the route's.
     fn doubt_ends(&self, repeatable: bool) -> bool {
-        repeatable || self.shared.engine.has_reconciler(self.operation.as_str())
+        repeatable || self.state.engine.has_reconciler(self.operation.as_str())
     }
 }
 

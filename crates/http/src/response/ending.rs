@@ -41,7 +41,7 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let (terms, class) = (&responder.ready.terms, handle.attempt().class());
+    let (terms, class) = (&responder.route.terms, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
         ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
@@ -51,7 +51,7 @@ where
     let statement_of = |complete| {
         let statement = Statement::new(&parts, complete, handle.report().steer);
         if statement.is_odd() {
-            responder.shared.report(responder.ready, EventKind::OddWord);
+            responder.state.report(responder.route, EventKind::OddWord);
         }
         statement
     };
@@ -71,7 +71,7 @@ where
         }
         ReadResponse::Over(body, why) => {
             if why == Why::NoRoom {
-                let (operation, id) = (responder.ready.label.as_str(), handle.operation_id());
+                let (operation, id) = (responder.route.label.as_str(), handle.operation_id());
                 tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }
             let unkept = |status| unkept(&parts, status, handle, terms);

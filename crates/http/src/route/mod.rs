@@ -4,6 +4,7 @@
 
 mod authorize;
 mod callers;
+mod compiled_route;
 mod found_response;
 mod key_source;
 mod method;
@@ -18,12 +19,12 @@ pub(crate) mod template;
 pub use authorize::Authorize;
 pub(crate) use callers::TenantOf;
 pub use callers::{Callers, NotIdentified};
+pub(crate) use compiled_route::CompiledRoute;
 pub use key_source::KeySource;
 pub(crate) use method::folded;
 pub use method::{check_method, is_registered_method};
 pub use pattern::{RoutePattern, RoutePatternError};
 pub use reconciler::Reconciler;
-pub(crate) use routes::Ready;
 pub use routes::Routes;
 pub use settings::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
 pub use shadow_operation::is_shadow;

@@ -2,58 +2,16 @@
 //!
 //! No spelling of a method or a path bypasses the terms.
 
-use super::method::{check_method, folded, is_registered_method};
+use super::compiled_route::CompiledRoute;
+use super::method::{folded, is_registered_method};
 use super::pattern::RoutePattern;
 use super::settings::{Terms, TermsError};
 use super::shadow_operation::shadowed;
-use super::target::Target;
 use crate::stored::Retain;
 use http::Method;
-use semel::core::policy::Policy;
 use semel::core::scope::{Operation, normal_path};
 use semel::sealing::Seal;
 use std::sync::Arc;
-
-/// Validated terms, shared by requests.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    /// The operation's label in metrics.
-    pub(crate) label: String,
-    name: Option<Arc<str>>,
-    pub(crate) terms: Terms,
-    pub(crate) policy: Arc<Policy>,
-}
-
-impl Ready {
-    fn new(mut terms: Terms, pattern: &str) -> Result<Arc<Self>, TermsError> {
-        terms.check()?;
-        terms.methods = compared(&terms.methods)?;
-        let policy = Arc::new(terms.policy.clone());
-        let label = terms.name.clone().unwrap_or_else(|| pattern.to_owned());
-        let name = terms.name.as_deref().map(Arc::from);
-        Ok(Arc::new(Self { label, name, terms, policy }))
-    }
-
-    /// The operation of a request.
-    pub(crate) fn operation(&self, target: &Target) -> Operation {
-        match &self.name {
-            Some(name) => Operation::named(Arc::clone(name)),
-            None => Operation::route(target.method().as_str(), target.path()),
-        }
-    }
-}
-
-/// Methods in normal form, without duplicates.
-fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
-    let mut found = Vec::with_capacity(methods.len());
-    for method in methods {
-        let method = check_method(method)?;
-        if !found.contains(&method) {
-            found.push(method);
-        }
-    }
-    Ok(found)
-}
 
 /// Which terms apply to a request: those of the first route that matches its path and method, otherwise the default.
 ///
@@ -72,8 +30,8 @@ fn compared(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
 /// reject all but one, or give each a route with the same [name](Terms::name).
 #[derive(Debug, Clone)]
 pub struct Routes {
-    default: Arc<Ready>,
-    by_pattern: Vec<(RoutePattern, Arc<Ready>)>,
+    default: Arc<CompiledRoute>,
+    by_pattern: Vec<(RoutePattern, Arc<CompiledRoute>)>,
 }
 
 impl Routes {
@@ -82,7 +40,7 @@ impl Routes {
         if let Some(name) = default.name.as_ref().filter(|name| route_of(name).is_some()) {
             return Err(TermsError::Name(name.clone()));
         }
-        Ok(Self { default: Ready::new(default, "other")?, by_pattern: Vec::new() })
+        Ok(Self { default: CompiledRoute::new(default, "other")?, by_pattern: Vec::new() })
     }
 
     /// Adds `terms` for requests whose path matches `pattern`, a [`RoutePattern`], and whose method is in the terms.
@@ -96,7 +54,7 @@ impl Routes {
         if let Some(name) = terms.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &terms)) {
             return Err(TermsError::Name(name.clone()));
         }
-        self.by_pattern.push((parsed, Ready::new(terms, pattern)?));
+        self.by_pattern.push((parsed, CompiledRoute::new(terms, pattern)?));
         Ok(self)
     }
 
@@ -106,15 +64,15 @@ impl Routes {
         // Names of records are normal forms, so another spelling cannot collide.
         let is_named = terms.methods.iter().any(|own| folded(own) == method);
         let is_its_own = is_named && pattern.is_fixed() && pattern.normal() == path;
-        let is_taken = |(earlier, ready): &(RoutePattern, Arc<Ready>)| {
-            earlier.fits(path) && ready.terms.methods.contains(&method) && ready.name.as_deref() != Some(name)
+        let is_taken = |(earlier, route): &(RoutePattern, Arc<CompiledRoute>)| {
+            earlier.fits(path) && route.terms.methods.contains(&method) && route.name.as_deref() != Some(name)
         };
         !is_its_own || self.by_pattern.iter().any(is_taken)
     }
 
     /// All routes with pattern and terms; the default, without a pattern, last.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
-        let routes = self.by_pattern.iter().map(|(pattern, ready)| (Some(pattern.as_str()), &ready.terms));
+        let routes = self.by_pattern.iter().map(|(pattern, route)| (Some(pattern.as_str()), &route.terms));
         routes.chain([(None, &self.default.terms)])
     }
 
@@ -134,14 +92,14 @@ impl Routes {
 
     /// The first route, by its label, whose outcomes must be sealed.
     pub(crate) fn sealed_route(&self) -> Option<&str> {
-        let mut routes = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
-        let route = routes.find(|ready| ready.terms.seal == Seal::Required);
-        route.map(|ready| ready.label.as_str())
+        let mut routes = self.by_pattern.iter().map(|(_, route)| route).chain([&self.default]);
+        let route = routes.find(|route| route.terms.seal == Seal::Required);
+        route.map(|route| route.label.as_str())
     }
 
     /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the current terms.
     pub fn must_seal(&self, operation: &str) -> bool {
-        self.of_record(operation).is_some_and(|ready| ready.terms.seal == Seal::Required)
+        self.of_record(operation).is_some_and(|route| route.terms.seal == Seal::Required)
     }
 
     /// The longest body that is stored of responses of a record's operation, by the current terms.
@@ -182,9 +140,9 @@ impl Routes {
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.by_pattern
             .iter()
-            .map(|(_, ready)| ready)
+            .map(|(_, route)| route)
             .chain([&self.default])
-            .map(|ready| ready.label.as_str())
+            .map(|route| route.label.as_str())
     }
 
     /// The label of a record's operation in metrics: the name of its route, otherwise its pattern, otherwise `other`. A
@@ -194,10 +152,10 @@ impl Routes {
     }
 
     /// The terms for a record of this operation, by the current routes.
-    pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<Ready>> {
-        let mut named = self.by_pattern.iter().map(|(_, ready)| ready).chain([&self.default]);
-        if let Some(ready) = named.find(|ready| ready.terms.name.as_deref() == Some(operation)) {
-            return Some(ready);
+    pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<CompiledRoute>> {
+        let mut named = self.by_pattern.iter().map(|(_, route)| route).chain([&self.default]);
+        if let Some(route) = named.find(|route| route.terms.name.as_deref() == Some(operation)) {
+            return Some(route);
         }
         let (method, path) = operation.split_once(' ')?;
         // A record of an earlier version may have another spelling.
@@ -205,9 +163,9 @@ impl Routes {
     }
 
     /// The terms for a request, if its method is protected; method and path are in normal form.
-    pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Ready>> {
-        let routes = self.by_pattern.iter().filter(|(pattern, _)| pattern.fits(path)).map(|(_, ready)| ready);
-        routes.chain([&self.default]).find(|ready| ready.terms.methods.contains(method))
+    pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<CompiledRoute>> {
+        let routes = self.by_pattern.iter().filter(|(pattern, _)| pattern.fits(path)).map(|(_, route)| route);
+        routes.chain([&self.default]).find(|route| route.terms.methods.contains(method))
     }
 }
 
@@ -233,13 +191,13 @@ mod tests {
     use super::super::callers::{Callers, NotIdentified};
     use super::super::key_source::KeySource;
     use super::*;
-    use semel::core::policy::Class;
+    use semel::core::policy::{Class, Policy};
 
     #[test]
     fn a_route_applies_to_the_methods_it_names() {
         let delete = Terms { methods: vec![Method::DELETE], name: Some("delete".into()), ..Terms::default() };
         let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("valid");
-        let name = |method, path| routes.of(&method, path).map(|ready| ready.terms.name.clone());
+        let name = |method, path| routes.of(&method, path).map(|route| route.terms.name.clone());
         assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
         assert_eq!(name(Method::POST, "/x"), Some(None));
         assert_eq!(name(Method::DELETE, "/y"), None);

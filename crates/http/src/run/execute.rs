@@ -62,11 +62,11 @@ impl ProtectedRequest {
         R::Error: Into<BoxError>,
     {
         let Prepared { intent, scope, operation, key, complete, is_async } = prepared;
-        let client = self.shared.client_of(&parts);
-        let Ok(memory) = self.shared.responses.reserve(client).await else {
+        let client = self.state.client_of(&parts);
+        let Ok(memory) = self.state.responses.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
-        let terms = &self.ready.terms;
+        let terms = &self.route.terms;
         let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
         let retry = is_asked_about.then(|| parts.clone());
         let load = Load(Arc::new(Mutex::new(Some(Loaded { inner, parts, complete, memory }))));
@@ -74,15 +74,15 @@ impl ProtectedRequest {
         let asked_with = key.clone();
         let work = {
             let load = Load(Arc::clone(&load.0));
-            let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
+            let (state, route) = (Arc::clone(&self.state), Arc::clone(&self.route));
             let (form, operation) = (self.form, operation.clone());
             // The handler runs in another task, but belongs to the trace of the request.
             let span = tracing::Span::current();
             move |attempt: Attempt| {
                 let work = async move {
-                    let _running_work = RunningWork::new(&shared, &ready);
+                    let _running_work = RunningWork::new(&state, &route);
                     let _ = begun.send(attempt.operation_id());
-                    let responder = Responder { shared: &shared, ready: &ready, form, operation };
+                    let responder = Responder { state: &state, route: &route, form, operation };
                     match load.take() {
                         Some(loaded) => run(loaded, &key, attempt, &responder).await,
                         // It was already passed on, or never will be: this attempt sends nothing.
@@ -92,7 +92,7 @@ impl ProtectedRequest {
                 work.instrument(span)
             }
         };
-        let answered = self.shared.engine.execute(intent, work);
+        let answered = self.state.engine.execute(intent, work);
         let answered = if is_async {
             tokio::select! {
                 biased;
@@ -120,12 +120,12 @@ impl ProtectedRequest {
             }
         };
         // The attempt has taken it, if this call ran one.
-        let memory = load.take().map_or_else(|| self.shared.responses.memory(client), |loaded| loaded.memory);
+        let memory = load.take().map_or_else(|| self.state.responses.memory(client), |loaded| loaded.memory);
         Ok(self.answer(answer, retry, memory, &scope, &asked_with, operation).await)
     }
 
     fn responder(&self, operation: Operation) -> Responder<'_> {
-        Responder { shared: &self.shared, ready: &self.ready, form: self.form, operation }
+        Responder { state: &self.state, route: &self.route, form: self.form, operation }
     }
 
     pub(crate) async fn answer(
@@ -148,13 +148,13 @@ impl ProtectedRequest {
                 let is_failed = matches!(ran.local, Local::Failed(_));
                 let is_in_doubt = state.is_none_or(|state| state == StateName::Unknown);
                 let named = (is_failed || is_in_doubt).then_some(key);
-                self.shared.report_about(&self.ready, what, Some(id), named);
+                self.state.report_about(&self.route, what, Some(id), named);
                 responder.ran(id, ran)
             }
             RequestOutcome::Replayed(replayed) => {
                 match Box::pin(self.replayed(id, &replayed, retry, memory, &responder)).await {
                     Ok((response, what)) => {
-                        self.shared.report_about(&self.ready, what, Some(id), None);
+                        self.state.report_about(&self.route, what, Some(id), None);
                         response
                     }
                     Err(NoRoom) => self.refuse_about(
@@ -198,7 +198,7 @@ impl ProtectedRequest {
         retry: Option<Parts>,
         responder: &Responder<'_>,
     ) -> (Response<Body>, EventKind) {
-        let terms = &self.ready.terms;
+        let terms = &self.route.terms;
         if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
             && let Err(mut refusal) = authorize.ask(about(id, retry)).await
         {
@@ -231,10 +231,10 @@ impl ProtectedRequest {
         id: Option<OperationId>,
         key: Option<&Key>,
     ) -> Response<Body> {
-        let caller = caller.and_then(|scope| self.shared.engine.caller_hash(scope));
+        let caller = caller.and_then(|scope| self.state.engine.caller_hash(scope));
         let what = EventKind::Refused { code: problem.code(), caller };
-        self.shared.report_about(&self.ready, what, id, key);
-        problem.into_response(self.form, self.shared.prefix())
+        self.state.report_about(&self.route, what, id, key);
+        problem.into_response(self.form, self.state.prefix())
     }
 
     /// Passes a request on without protection. Its response says that nothing is stored.
@@ -249,7 +249,7 @@ impl ProtectedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        self.shared.report(&self.ready, EventKind::FailedOpen);
+        self.state.report(&self.route, EventKind::FailedOpen);
         let mut response = pass(inner, parts, Body::complete(complete), Clean::All).await?;
         response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
         Ok(response)
@@ -257,13 +257,13 @@ impl ProtectedRequest {
 
     /// It is running; the response says where to ask for its result.
     fn accepted(&self, id: OperationId) -> Response<Body> {
-        self.shared.report(&self.ready, EventKind::Accepted);
+        self.state.report(&self.route, EventKind::Accepted);
         let mut response = Response::new(Body::from(Bytes::new()));
         *response.status_mut() = StatusCode::ACCEPTED;
         let headers = response.headers_mut();
         headers.insert(names::OPERATION_ID, names::operation_id(id));
         headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
-        if let Some(path) = self.shared.status_at(id) {
+        if let Some(path) = self.state.status_at(id) {
             headers.insert(http::header::LOCATION, names::text(path));
         }
         response

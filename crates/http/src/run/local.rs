@@ -34,18 +34,18 @@ impl ProtectedRequest {
         R::Error: Into<BoxError>,
     {
         let Prepared { intent, scope, operation, key, complete, .. } = prepared;
-        let client = self.shared.client_of(&parts);
-        let Ok(memory) = self.shared.responses.reserve(client).await else {
+        let client = self.state.client_of(&parts);
+        let Ok(memory) = self.state.responses.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
-        let retry = self.ready.terms.authorize.is_some().then(|| parts.clone());
-        let answer = match self.shared.engine.hand_over(intent).await {
+        let retry = self.route.terms.authorize.is_some().then(|| parts.clone());
+        let answer = match self.state.engine.hand_over(intent).await {
             Err(error) => return Ok(self.refuse_about(Problem::of_error(&error), None, None, Some(&key))),
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),
             Ok(HandedOver::Mine(handover)) => {
                 let id = handover.operation_id();
                 let called = {
-                    let _running_work = RunningWork::new(&self.shared, &self.ready);
+                    let _running_work = RunningWork::new(&self.state, &self.route);
                     call(inner, parts, complete, handover.joinable()).await
                 };
                 match (handover.close(called.as_ref().map_or(true, is_refusal)), called) {
@@ -58,11 +58,11 @@ impl ProtectedRequest {
                     }
                     // A refusal by the handler, or by an extractor before it. The next request with the key runs it.
                     (_, Ok(response)) if is_refusal(&response) => {
-                        self.shared.report_about(&self.ready, EventKind::Ran(None), Some(id), Some(&key));
+                        self.state.report_about(&self.route, EventKind::Ran(None), Some(id), Some(&key));
                         return Ok(unrecorded(id, response));
                     }
                     (HandoverOutcome::NotCommitted | HandoverOutcome::NeverJoined, Ok(_)) => {
-                        let operation = self.ready.label.as_str();
+                        let operation = self.route.label.as_str();
                         tracing::error!(
                             operation,
                             operation_id = %id,

@@ -1,24 +1,24 @@
 //! Reports when the work of an attempt begins and ends.
 
-use crate::layer_state::Shared;
-use crate::route::Ready;
+use crate::layer_state::LayerState;
+use crate::route::CompiledRoute;
 use std::sync::Arc;
 
 /// The work of one attempt, from its beginning until it is dropped.
 pub(crate) struct RunningWork {
-    shared: Arc<Shared>,
-    ready: Arc<Ready>,
+    state: Arc<LayerState>,
+    route: Arc<CompiledRoute>,
 }
 
 impl RunningWork {
-    pub(crate) fn new(shared: &Arc<Shared>, ready: &Arc<Ready>) -> Self {
-        shared.observer.began(&ready.label);
-        Self { shared: Arc::clone(shared), ready: Arc::clone(ready) }
+    pub(crate) fn new(state: &Arc<LayerState>, route: &Arc<CompiledRoute>) -> Self {
+        state.observer.began(&route.label);
+        Self { state: Arc::clone(state), route: Arc::clone(route) }
     }
 }
 
 impl Drop for RunningWork {
     fn drop(&mut self) {
-        self.shared.observer.ended(&self.ready.label);
+        self.state.observer.ended(&self.route.label);
     }
 }

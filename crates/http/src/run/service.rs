@@ -3,7 +3,7 @@
 //! Requests with a key are passed on from here only in shadow mode.
 
 use crate::body::{Body, BoxError, Clean};
-use crate::layer_state::Shared;
+use crate::layer_state::LayerState;
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::Form;
@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 #[derive(Clone)]
 pub struct Service<S> {
     pub(crate) inner: S,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<LayerState>,
 }
 
 impl<S, B, R> tower_service::Service<Request<B>> for Service<S>
@@ -48,23 +48,23 @@ where
         // The instance that was polled ready gets the request; its clone has to be polled again.
         let next = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, next);
-        let shared = Arc::clone(&self.shared);
+        let state = Arc::clone(&self.state);
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
-        let target = Target::new(&parts.method, shared.target(&parts));
-        if let Some(resource) = resource::resource_of(&shared, &target) {
-            return Box::pin(async move { Ok(resource::answer(&shared, &parts, resource).await) });
+        let target = Target::new(&parts.method, state.target(&parts));
+        if let Some(resource) = resource::resource_of(&state, &target) {
+            return Box::pin(async move { Ok(resource::answer(&state, &parts, resource).await) });
         }
-        let ready = shared.routes.of(target.method(), target.path());
-        if let Some(ready) = ready {
-            shared.observer.routed(&ready.label, ready.terms.mode);
+        let route = state.routes.of(target.method(), target.path());
+        if let Some(route) = route {
+            state.observer.routed(&route.label, route.terms.mode);
         }
-        let Some(ready) = ready.filter(|ready| ready.terms.key != KeyRule::Off).map(Arc::clone) else {
+        let Some(route) = route.filter(|route| route.terms.key != KeyRule::Off).map(Arc::clone) else {
             // Keep this future small: unprotected requests should not pay for protected ones.
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
         };
         let form = Form::of(&parts.headers);
-        Box::pin(serve(ProtectedRequest { shared, ready, target, form }, inner, parts, body))
+        Box::pin(serve(ProtectedRequest { state, route, target, form }, inner, parts, body))
     }
 }
 
@@ -86,21 +86,21 @@ where
     // Compare the exact spelling, as servers do: a client that sends `head` expects a body.
     let is_head = parts.method == Method::HEAD;
     // Rare paths are boxed, because a future is as large as its largest path.
-    let mut response = if asking.ready.terms.mode == Mode::Shadow {
+    let mut response = if asking.route.terms.mode == Mode::Shadow {
         Box::pin(asking.in_shadow(inner, parts, body)).await?
     } else {
         match asking.prepare(&mut parts, body).await {
-            Ok(prepared) if asking.ready.policy.class == Class::Local => {
+            Ok(prepared) if asking.route.policy.class == Class::Local => {
                 Box::pin(asking.joined(prepared, inner, parts)).await?
             }
             Ok(prepared) => asking.once(prepared, inner, parts).await?,
             Err(Stop::Refused(problem)) => asking.refuse(problem, None),
             Err(Stop::Unread(why)) => {
-                asking.shared.report(&asking.ready, EventKind::Unread(why));
+                asking.state.report(&asking.route, EventKind::Unread(why));
                 why.response(asking.form)
             }
             Err(Stop::Unprotected(body)) => {
-                asking.shared.report(&asking.ready, EventKind::Unprotected);
+                asking.state.report(&asking.route, EventKind::Unprotected);
                 pass(inner, parts, body, Clean::All).await?
             }
         }

@@ -9,13 +9,13 @@
 
 use super::service::pass;
 use crate::body::{Body, BoxError, Clean, CompleteBody, End, Watch, Watched};
-use crate::layer_state::Shared;
+use crate::layer_state::LayerState;
 use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Failure, Problem, is_grpc};
 use crate::request::{Early, NoKey, ParsedRequest, ProtectedRequest, streams};
 use crate::response::{Statement, is_endless};
 use crate::route::shadow_operation::{SHADOW, UNKEYED};
-use crate::route::{Ready, Target, template};
+use crate::route::{CompiledRoute, Target, template};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{Method, Request, Response, response};
@@ -50,18 +50,18 @@ impl ProtectedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let (shared, ready) = (Arc::clone(&self.shared), Arc::clone(&self.ready));
+        let (state, route) = (Arc::clone(&self.state), Arc::clone(&self.route));
         let mut details = RequestDetails::of(&self.target);
         let early = match self.early(&parts, &mut details) {
             Ok(early) => early,
             Err(problem) => {
-                details.report(&shared, &ready, ShadowOutcome::Refuse(problem.code()));
+                details.report(&state, &route, ShadowOutcome::Refuse(problem.code()));
                 return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
-        let max = self.ready.terms.request_bytes_max;
-        let Ok(permit) = Arc::clone(&shared.judging).try_acquire_many_owned(REQUEST_KIB) else {
-            details.report(&shared, &ready, ShadowOutcome::NotJudged);
+        let max = self.route.terms.request_bytes_max;
+        let Ok(permit) = Arc::clone(&state.judging).try_acquire_many_owned(REQUEST_KIB) else {
+            details.report(&state, &route, ShadowOutcome::NotJudged);
             return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
@@ -78,7 +78,7 @@ impl ProtectedRequest {
                 return Err(error);
             }
         };
-        let listening = Listening::new(&ready, &mut response, ending);
+        let listening = Listening::new(&route, &mut response, ending);
         Clean::All.from(response.headers_mut());
         let watched = |body| Watched::new(Box::pin(body), listening);
         Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
@@ -132,12 +132,12 @@ impl RequestDetails {
         }
     }
 
-    fn report(&self, shared: &Shared, ready: &Ready, shadowed: ShadowOutcome) {
+    fn report(&self, state: &LayerState, route: &CompiledRoute, shadowed: ShadowOutcome) {
         let is_repeat = shadowed == ShadowOutcome::RunAgain;
         let shadowed = self.refused.map_or(shadowed, ShadowOutcome::Refuse);
         let (method, path) = (self.method.as_str(), self.path.as_str());
-        shared.report_shadow(
-            ready,
+        state.report_shadow(
+            route,
             shadowed,
             ShadowDetails { method, path, has_key: self.has_key, is_repeat },
         );
@@ -160,13 +160,13 @@ const REQUEST_KIB: u32 = 16;
 
 impl Judge {
     fn report(&self, shadowed: ShadowOutcome) {
-        self.details.report(&self.asking.shared, &self.asking.ready, shadowed);
+        self.details.report(&self.asking.state, &self.asking.route, shadowed);
     }
 
     /// Reserves memory for this many more bytes.
     fn may_hold(&mut self, bytes: usize) -> bool {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.asking.shared.judging).try_acquire_many_owned(kib);
+        let more = Arc::clone(&self.asking.state.judging).try_acquire_many_owned(kib);
         more.map(|more| self.permit.merge(more)).is_ok()
     }
 
@@ -178,8 +178,8 @@ impl Judge {
     }
 
     async fn outcome_of(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
-        let ProtectedRequest { shared, ready, target, .. } = &self.asking;
-        let operation = ready.operation(target);
+        let ProtectedRequest { state, route, target, .. } = &self.asking;
+        let operation = route.operation(target);
         let complete = CompleteBody { data, ..CompleteBody::default() };
         let for_key = matches!(self.early, Early::InBody);
         let taken = self.asking.parse_payload(&self.head, &operation, &complete, for_key).await;
@@ -209,7 +209,7 @@ impl Judge {
             self.details.has_key = true;
             streams::refuse_streams(&self.head)?;
         }
-        let scope = match (shared.scope(ready, &self.head, operation), &key) {
+        let scope = match (state.scope(route, &self.head, operation), &key) {
             (Ok(scope), _) => scope,
             (Err(_), None) => return Ok(ShadowOutcome::Run),
             (Err(problem), Some(_)) => return Err(problem),
@@ -218,7 +218,7 @@ impl Judge {
             Some(Parsed { key, .. }) => (SHADOW, key),
             None => (UNKEYED, Key::from_fingerprint(known.fingerprint())),
         };
-        let mut policy = ready.terms.policy.clone();
+        let mut policy = route.terms.policy.clone();
         if marker == UNKEYED {
             let for_so_long = REPEATED_WITHIN.max(policy.lease * 2);
             let remembering = |policy: &mut PolicySettings| {
@@ -231,26 +231,26 @@ impl Judge {
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
         let mut intent =
             Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
-        if let Some(rates) = ready.terms.rates.as_ref().filter(|_| marker == SHADOW) {
+        if let Some(rates) = route.terms.rates.as_ref().filter(|_| marker == SHADOW) {
             intent = intent.limited_by(rates.clone());
         }
-        if let Some(address) = shared.address_of(&self.head).filter(|_| marker == SHADOW) {
+        if let Some(address) = state.address_of(&self.head).filter(|_| marker == SHADOW) {
             intent = intent.from_address(address);
         }
         // Wait like a duplicate; the request itself was passed on long ago.
-        if let Some(wait) = ready.terms.wait {
+        if let Some(wait) = route.terms.wait {
             intent = intent.waiting(wait);
         }
         let (_, gone) = oneshot::channel();
         let ended = std::mem::replace(&mut self.ended, gone);
-        let class = ready.terms.policy.class;
+        let class = route.terms.policy.class;
         let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
-        Ok(match shared.engine.execute(intent, work).await {
+        Ok(match state.engine.execute(intent, work).await {
             Ok(answer) if marker == UNKEYED => match answer.outcome {
                 RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,
                 _ => ShadowOutcome::Run,
             },
-            Ok(answer) => shadow_outcome(&answer.outcome, ready),
+            Ok(answer) => shadow_outcome(&answer.outcome, route),
             Err(_) if marker == UNKEYED => ShadowOutcome::NotJudged,
             Err(semel::Error::Closing) => ShadowOutcome::NotJudged,
             Err(error) => ShadowOutcome::Refuse(Problem::of_error(&error).code()),
@@ -290,7 +290,7 @@ fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) ->
 }
 
 /// What would have happened with enforcement.
-fn shadow_outcome(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
+fn shadow_outcome(outcome: &RequestOutcome, route: &CompiledRoute) -> ShadowOutcome {
     match outcome {
         RequestOutcome::Ran(_) => ShadowOutcome::Run,
         RequestOutcome::Replayed(replayed) => {
@@ -301,7 +301,7 @@ fn shadow_outcome(outcome: &RequestOutcome, ready: &Ready) -> ShadowOutcome {
         RequestOutcome::Mismatch => ShadowOutcome::Refuse(Code::Mismatch),
         RequestOutcome::Expired => ShadowOutcome::Refuse(Code::Expired),
         RequestOutcome::ClockNotTrusted { .. } => ShadowOutcome::Refuse(Code::ClockNotTrusted),
-        RequestOutcome::AttemptsExhausted if ready.terms.policy.attempts_max.is_some() => {
+        RequestOutcome::AttemptsExhausted if route.terms.policy.attempts_max.is_some() => {
             ShadowOutcome::Refuse(Code::AttemptsExhausted)
         }
         RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => {
@@ -359,20 +359,24 @@ impl Drop for Gathering {
 
 /// Watches a response for what it says about its effect.
 struct Listening {
-    ready: Arc<Ready>,
+    route: Arc<CompiledRoute>,
     response: Option<(response::Parts, oneshot::Sender<Ending>)>,
     is_empty: bool,
 }
 
 impl Listening {
-    fn new<R>(ready: &Arc<Ready>, response: &mut Response<R>, ending: oneshot::Sender<Ending>) -> Self {
+    fn new<R>(
+        route: &Arc<CompiledRoute>,
+        response: &mut Response<R>,
+        ending: oneshot::Sender<Ending>,
+    ) -> Self {
         let (mut parts, ()) = Response::new(()).into_parts();
         parts.status = response.status();
         parts.headers = response.headers().clone();
         parts.extensions = response.extensions().clone();
         let endless = is_endless(&parts.headers);
         let mut listening =
-            Self { ready: Arc::clone(ready), response: Some((parts, ending)), is_empty: true };
+            Self { route: Arc::clone(route), response: Some((parts, ending)), is_empty: true };
         if endless {
             // It may never end, and its end would add nothing.
             listening.send_ending(None);
@@ -383,7 +387,7 @@ impl Listening {
     fn send_ending(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
         let Some((parts, ending)) = self.response.take() else { return };
         let statement = Statement::of_end(&parts, end, None);
-        let terms = &self.ready.terms;
+        let terms = &self.route.terms;
         drop(ending.send(statement.ending(terms.policy.class, terms, Outcome::not_retained)));
     }
 }
