@@ -3,7 +3,7 @@
 //! Settings of single routes are [`Terms`](crate::Terms).
 
 use crate::layer_state::LayerState;
-use crate::memory::{ResponseRoom, Room};
+use crate::memory::{BodyBudget, ResponseBudget};
 use crate::observe::{Observer, Unobserved};
 use crate::route::{Callers, Routes, Terms, TermsError};
 use crate::run::Service;
@@ -66,8 +66,8 @@ impl Layer {
             hidden: None,
             observer: Arc::new(Unobserved),
             judging: Arc::new(Semaphore::new(JUDGED_KIB_MAX)),
-            room: Room::new(Self::BODIES_BYTES_MAX),
-            responses: ResponseRoom::new(Self::RESPONSES_BYTES_MAX),
+            body_budget: BodyBudget::new(Self::BODIES_BYTES_MAX),
+            response_budget: ResponseBudget::new(Self::RESPONSES_BYTES_MAX),
             body_time_max: Self::BODY_TIME_MAX,
         };
         Ok(Self { state: Arc::new(state) })
@@ -133,7 +133,7 @@ impl Layer {
     /// of a single body is [`Terms::request_bytes_max`].
     #[must_use]
     pub fn bodies_bytes_max(self, bytes: usize) -> Self {
-        self.with(|state| state.room = Room::new(bytes))
+        self.with(|state| state.body_budget = BodyBudget::new(bytes))
     }
 
     /// The memory for responses to requests with a key, over all routes: while they are read and stored, and until
@@ -146,7 +146,7 @@ impl Layer {
     /// memory is refused with 503.
     #[must_use]
     pub fn responses_bytes_max(self, bytes: usize) -> Self {
-        self.with(|state| state.responses = ResponseRoom::new(bytes))
+        self.with(|state| state.response_budget = ResponseBudget::new(bytes))
     }
 
     /// How long a body may take to arrive, from its first byte to its last; 408 after that. Default: 5 minutes. The
@@ -161,11 +161,11 @@ impl Layer {
     #[must_use]
     pub fn sharing_memory_with(self, before: &Self) -> Self {
         self.with(|state| {
-            if state.room.is_as_large_as(&before.state.room) {
-                state.room = before.state.room.clone();
+            if state.body_budget.is_as_large_as(&before.state.body_budget) {
+                state.body_budget = before.state.body_budget.clone();
             }
-            if state.responses.is_as_large_as(&before.state.responses) {
-                state.responses = before.state.responses.clone();
+            if state.response_budget.is_as_large_as(&before.state.response_budget) {
+                state.response_budget = before.state.response_budget.clone();
             }
         })
     }

@@ -1,6 +1,6 @@
 //! What all requests of a layer share: its settings, its engine, and its memory.
 
-use crate::memory::{ResponseRoom, Room};
+use crate::memory::{BodyBudget, ResponseBudget};
 use crate::observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Problem};
 use crate::route::{Callers, CompiledRoute, NotIdentified, Routes, TenantOf};
@@ -37,9 +37,9 @@ pub(crate) struct LayerState {
     /// The remaining memory for requests in shadow mode, in KiB.
     pub(crate) judging: Arc<Semaphore>,
     /// Memory for bodies of protected requests.
-    pub(crate) room: Room,
+    pub(crate) body_budget: BodyBudget,
     /// Memory for the responses to them.
-    pub(crate) responses: ResponseRoom,
+    pub(crate) response_budget: ResponseBudget,
     /// How long such a body may take to arrive.
     pub(crate) body_time_max: Duration,
 }

@@ -7,10 +7,10 @@ mod read;
 mod watched;
 
 pub(crate) use clean::Clean;
-pub(crate) use read::{Read, ReadResponse, Why, read, read_response};
+pub(crate) use read::{Read, ReadResponse, UnstoredReason, read, read_response};
 pub(crate) use watched::{End, Watch, Watched};
 
-use crate::memory::{BodyMemory, NoRoom, ResponseMemory, WaitingBytes};
+use crate::memory::{BodyMemory, BudgetExhausted, ResponseMemory, WaitingBytes};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
@@ -87,7 +87,7 @@ impl Body {
 
     /// The same, counted in `memory` until its client has read it. A streamed body is not counted. Fails if there is
     /// no memory for it.
-    pub(crate) fn held_in(self, mut memory: ResponseMemory) -> Result<Self, NoRoom> {
+    pub(crate) fn held_in(self, mut memory: ResponseMemory) -> Result<Self, BudgetExhausted> {
         let Kind::Complete(complete) = self.0 else { return Ok(self) };
         memory.try_grow_to(complete.data.len())?;
         Ok(Self::held(complete, memory))

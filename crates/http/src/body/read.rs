@@ -3,7 +3,7 @@
 //! Bytes are never changed.
 
 use super::{Body, BoxError, Clean, CompleteBody};
-use crate::memory::{self, BodyMemory, NoRoom, ResponseMemory, WaitingBytes};
+use crate::memory::{self, BodyMemory, BudgetExhausted, ResponseMemory, WaitingBytes};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
@@ -24,18 +24,18 @@ pub(crate) enum ReadResponse {
     /// Complete, with memory for a second copy, which is stored.
     Complete(CompleteBody, ResponseMemory),
     /// It is too long to store, or got no memory. The body is complete, except for trailers that only Semel may send.
-    Over(Body, Why),
+    Over(Body, UnstoredReason),
     /// It failed.
     Broken(BoxError),
 }
 
 /// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum UnstoredReason {
     /// It is too long to store, or may be endless.
     TooLong,
     /// There was no memory for it.
-    NoRoom,
+    NoMemory,
 }
 
 /// Reads `body` completely, unless it is longer than `max` bytes, or does not fit in `memory`.
@@ -52,7 +52,7 @@ where
             None => body.frame().await,
             Some(memory) => tokio::select! {
                 biased;
-                () = memory.revoked() => return Read::Broken(NoRoom.into()),
+                () = memory.revoked() => return Read::Broken(BudgetExhausted.into()),
                 frame = body.frame() => frame,
             },
         };
@@ -64,9 +64,9 @@ where
         match frame.into_data().map_err(Frame::into_trailers) {
             Ok(data) => {
                 if let Some(memory) = &mut memory
-                    && let Err(no_room) = memory.grow_to(received.len() + data.len()).await
+                    && let Err(exhausted) = memory.grow_to(received.len() + data.len()).await
                 {
-                    return Read::Broken(no_room.into());
+                    return Read::Broken(exhausted.into());
                 }
                 received.push(data, 0);
                 if received.len() > max {
@@ -81,8 +81,8 @@ where
             break;
         }
     }
-    if let Some(Err(no_room)) = memory.as_ref().map(BodyMemory::stay) {
-        return Read::Broken(no_room.into());
+    if let Some(Err(exhausted)) = memory.as_ref().map(BodyMemory::keep) {
+        return Read::Broken(exhausted.into());
     }
     Read::Complete(CompleteBody { data: received.into_bytes(), trailers, memory: memory.map(Arc::new) })
 }
@@ -98,7 +98,7 @@ where
     // while it waits.
     let announced = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let announced = announced.filter(|bytes| *bytes <= max).unwrap_or_default();
-    let (mut received, mut capacity, mut patience) = (Received::default(), 0, memory.patience());
+    let (mut received, mut capacity, mut timer) = (Received::default(), 0, memory.growth_timer());
     let mut trailers: Option<HeaderMap> = None;
     while let Some(frame) = body.frame().await.map(|frame| frame.map_err(Into::into)) {
         let frame = match frame {
@@ -113,9 +113,9 @@ where
                     capacity = if is_last { total } else { announced.max((2 * total).min(max)).max(total) };
                 }
                 let why = if total > max {
-                    Some(Why::TooLong)
-                } else if memory.grow_to(room_for(capacity), &mut patience).await.is_err() {
-                    Some(Why::NoRoom)
+                    Some(UnstoredReason::TooLong)
+                } else if memory.grow_to(memory_for(capacity), &mut timer).await.is_err() {
+                    Some(UnstoredReason::NoMemory)
                 } else {
                     None
                 };
@@ -138,7 +138,7 @@ where
 
 /// The memory for a response of this length: twice its length, because of the stored copy, beyond what every request
 /// has.
-fn room_for(bytes: usize) -> usize {
+fn memory_for(bytes: usize) -> usize {
     if bytes <= memory::FIRST_BYTES { bytes } else { bytes.saturating_mul(2) }
 }
 

@@ -4,8 +4,7 @@
 //! which needs memory while it runs. All waits are limited. The terms of a route limit a single body; this limits all
 //! bodies together.
 
-use super::budget::{Budget, Share};
-use std::fmt;
+use super::budget::{Budget, BudgetExhausted, Reservation};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +15,28 @@ use tokio::time::timeout;
 /// long.
 const WAIT: Duration = Duration::from_secs(2);
 /// After this part of the wait, others are revoked. Most bodies are read within it.
-const MOMENT: Duration = Duration::from_millis(200);
+const GRACE: Duration = Duration::from_millis(200);
 
 /// The budget of all bodies of a layer.
 #[derive(Debug, Clone)]
-pub(crate) struct Room {
+pub(crate) struct BodyBudget {
     budget: Budget,
     /// As many as there are processors: more would not be faster, and need more memory.
-    turns: Arc<Semaphore>,
+    decode_permits: Arc<Semaphore>,
     wait: Duration,
 }
 
 /// A permit to decode a body, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    _turn: OwnedSemaphorePermit,
+pub(crate) struct DecodePermit {
+    _permit: OwnedSemaphorePermit,
     _memory: BodyMemory,
 }
 
-impl Room {
+impl BodyBudget {
     pub(crate) fn new(bytes: usize) -> Self {
-        let turns = Semaphore::new(processors());
-        Self { budget: Budget::new(kib(bytes).max(1)), turns: Arc::new(turns), wait: WAIT }
+        let decode_permits = Semaphore::new(processors());
+        Self { budget: Budget::new(kib(bytes).max(1)), decode_permits: Arc::new(decode_permits), wait: WAIT }
     }
 
     /// Whether it is as large as `other`.
@@ -46,55 +45,47 @@ impl Room {
     }
 
     /// A permit to decode a body to at most `bytes`, and their memory.
-    pub(crate) async fn turn(&self, client: Option<IpAddr>, bytes: usize) -> Result<Turn, NoRoom> {
-        let turn = timeout(self.wait, Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(NoRoom) };
+    pub(crate) async fn decode_permit(
+        &self,
+        client: Option<IpAddr>,
+        bytes: usize,
+    ) -> Result<DecodePermit, BudgetExhausted> {
+        let permit = timeout(self.wait, Arc::clone(&self.decode_permits).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return Err(BudgetExhausted) };
         let mut memory = self.memory(client);
         memory.grow_to(bytes).await?;
-        memory.stay()?;
-        Ok(Turn { _turn: turn, _memory: memory })
+        memory.keep()?;
+        Ok(DecodePermit { _permit: permit, _memory: memory })
     }
 
-    /// Empty memory for one body of `client`. It may be revoked until it [stays](BodyMemory::stay).
+    /// Empty memory for one body of `client`. It may be revoked until it [is kept](BodyMemory::keep).
     pub(crate) fn memory(&self, client: Option<IpAddr>) -> BodyMemory {
-        BodyMemory { share: self.budget.share(client), kib_max: self.budget.kib_max, wait: self.wait }
+        BodyMemory { reservation: self.budget.reserve(client), kib_max: self.budget.kib_max, wait: self.wait }
     }
 }
 
 /// The memory of one body, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
-    share: Share,
+    reservation: Reservation,
     kib_max: u32,
     wait: Duration,
 }
 
-/// There was no memory in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoRoom;
-
-impl fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there was no memory in time")
-    }
-}
-
-impl std::error::Error for NoRoom {}
-
 impl BodyMemory {
     /// Grows it to `bytes`, which may take a while. A body larger than the whole budget takes all of it.
-    pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        self.share.grow_to(kib(bytes).min(self.kib_max), MOMENT, self.wait).await
+    pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
+        self.reservation.grow_to(kib(bytes).min(self.kib_max), GRACE, self.wait).await
     }
 
     /// Completes when it is revoked.
     pub(crate) async fn revoked(&self) {
-        self.share.revoked().await;
+        self.reservation.revoked().await;
     }
 
     /// The body has been read: from now on it cannot be revoked. Fails if it was.
-    pub(crate) fn stay(&self) -> Result<(), NoRoom> {
-        self.share.stay()
+    pub(crate) fn keep(&self) -> Result<(), BudgetExhausted> {
+        self.reservation.keep()
     }
 }
 
@@ -112,42 +103,54 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_reserved_as_bytes_arrive_and_released_afterwards() {
-        let room = Room { wait: Duration::ZERO, ..Room::new(4096) };
-        let (mut one, mut other) = (room.memory(None), room.memory(None));
+        let budget = BodyBudget { wait: Duration::ZERO, ..BodyBudget::new(4096) };
+        let (mut one, mut other) = (budget.memory(None), budget.memory(None));
         assert_eq!(one.grow_to(1).await, Ok(()));
         assert_eq!(other.grow_to(3 * 1024).await, Ok(()));
         assert_eq!(one.grow_to(1024).await, Ok(()), "it has that much");
-        assert_eq!(one.grow_to(1025).await, Err(NoRoom));
+        assert_eq!(one.grow_to(1025).await, Err(BudgetExhausted));
         drop(other);
         assert_eq!(one.grow_to(1025).await, Ok(()));
-        assert_eq!(room.memory(None).grow_to(1 << 20).await, Err(NoRoom));
+        assert_eq!(budget.memory(None).grow_to(1 << 20).await, Err(BudgetExhausted));
         drop(one);
-        assert_eq!(room.memory(None).grow_to(1 << 20).await, Ok(()), "alone, a larger one takes everything");
+        assert_eq!(
+            budget.memory(None).grow_to(1 << 20).await,
+            Ok(()),
+            "alone, a larger one takes everything"
+        );
     }
 
     #[tokio::test]
     async fn decoding_is_limited_by_processors_and_memory() {
-        let room = Room { wait: Duration::ZERO, ..Room::new(1 << 20) };
-        let mut turns = Vec::new();
+        let budget = BodyBudget { wait: Duration::ZERO, ..BodyBudget::new(1 << 20) };
+        let mut decode_permits = Vec::new();
         for _ in 0..processors() {
-            turns.push(room.turn(None, 1024).await.expect("a turn"));
+            decode_permits.push(budget.decode_permit(None, 1024).await.expect("free"));
         }
-        assert_eq!(room.turn(None, 1024).await.err(), Some(NoRoom), "one too many");
-        turns.pop();
-        assert_eq!(room.turn(None, 2 << 20).await.err(), Some(NoRoom), "more than is left of the room");
-        drop(turns);
-        let alone = room.turn(None, 2 << 20).await.expect("everything");
-        assert_eq!(room.memory(None).grow_to(1).await, Err(NoRoom), "encoded and decoded bodies share it");
+        assert_eq!(budget.decode_permit(None, 1024).await.err(), Some(BudgetExhausted), "one too many");
+        decode_permits.pop();
+        assert_eq!(
+            budget.decode_permit(None, 2 << 20).await.err(),
+            Some(BudgetExhausted),
+            "more than is left of the budget"
+        );
+        drop(decode_permits);
+        let alone = budget.decode_permit(None, 2 << 20).await.expect("everything");
+        assert_eq!(
+            budget.memory(None).grow_to(1).await,
+            Err(BudgetExhausted),
+            "encoded and decoded bodies share it"
+        );
         drop(alone);
-        assert_eq!(room.memory(None).grow_to(1).await, Ok(()));
+        assert_eq!(budget.memory(None).grow_to(1).await, Ok(()));
     }
 
     #[tokio::test]
     async fn a_waiting_body_gets_released_memory() {
-        let room = Room::new(1024);
-        let mut one = room.memory(None);
-        one.grow_to(1024).await.expect("room");
-        let mut other = room.memory(None);
+        let budget = BodyBudget::new(1024);
+        let mut one = budget.memory(None);
+        one.grow_to(1024).await.expect("memory");
+        let mut other = budget.memory(None);
         let waiting = tokio::spawn(async move { other.grow_to(1).await });
         tokio::task::yield_now().await;
         drop(one);

@@ -1,11 +1,11 @@
 //! A memory budget that many requests share.
 //!
-//! Tracks who holds how much, who waits for more, and whose share is revoked. A share is never revoked after its holder
-//! was promised to keep it.
+//! Tracks who holds how much, who waits for more, and whose reservation is revoked. A reservation is never revoked
+//! after its holder was promised to keep it.
 
-use super::body_budget::NoRoom;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +23,8 @@ pub(crate) struct Budget {
 #[derive(Debug, Default)]
 struct State {
     free: u32,
-    shares: HashMap<u64, Entry>,
-    /// What each client holds, without revoked shares.
+    reservations: HashMap<u64, Entry>,
+    /// What each client holds, without revoked reservations.
     held: HashMap<Option<IpAddr>, u32>,
     /// Who waits.
     waiting: BTreeSet<u64>,
@@ -37,7 +37,7 @@ struct Entry {
     held: u32,
     /// How much it waits for.
     wanted: u32,
-    may_go: bool,
+    is_evictable: bool,
     signal: Arc<Signal>,
 }
 
@@ -48,13 +48,25 @@ struct Signal {
     is_revoked: AtomicBool,
 }
 
-/// One share, until it is dropped.
+/// One reservation, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct Reservation {
     budget: Budget,
     number: u64,
     signal: Arc<Signal>,
 }
+
+/// There was no memory in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BudgetExhausted;
+
+impl fmt::Display for BudgetExhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there was no memory in time")
+    }
+}
+
+impl std::error::Error for BudgetExhausted {}
 
 impl Budget {
     pub(crate) fn new(kib_max: u32) -> Self {
@@ -62,16 +74,16 @@ impl Budget {
         Self { state: Arc::new(Mutex::new(state)), kib_max }
     }
 
-    /// An empty share. It may be revoked until it [stays](Share::stay).
-    pub(crate) fn share(&self, client: Option<IpAddr>) -> Share {
+    /// An empty reservation. It may be revoked until it [is kept](Reservation::keep).
+    pub(crate) fn reserve(&self, client: Option<IpAddr>) -> Reservation {
         let signal = Arc::<Signal>::default();
-        let entry = Entry { client, held: 0, wanted: 0, may_go: true, signal: Arc::clone(&signal) };
+        let entry = Entry { client, held: 0, wanted: 0, is_evictable: true, signal: Arc::clone(&signal) };
         let mut state = self.lock();
         let number = state.begun;
         state.begun += 1;
-        state.shares.insert(number, entry);
+        state.reservations.insert(number, entry);
         drop(state);
-        Share { budget: self.clone(), number, signal }
+        Reservation { budget: self.clone(), number, signal }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,13 +99,13 @@ impl State {
 
     /// `number` holds `kib` more.
     fn take(&mut self, number: u64, kib: u32) {
-        let Some(entry) = self.shares.get_mut(&number) else { return };
+        let Some(entry) = self.reservations.get_mut(&number) else { return };
         self.free -= kib;
         entry.held += kib;
         *self.held.entry(entry.client).or_default() += kib;
     }
 
-    /// No longer counts a share as its client's.
+    /// No longer counts a reservation as its client's.
     fn uncount(&mut self, client: Option<IpAddr>, kib: u32) {
         if let Some(held) = self.held.get_mut(&client) {
             *held -= kib;
@@ -106,40 +118,41 @@ impl State {
     /// `number` no longer waits. Returns what it waited for.
     fn unwait(&mut self, number: u64) -> u32 {
         self.waiting.remove(&number);
-        self.shares.get_mut(&number).map_or(0, |entry| std::mem::take(&mut entry.wanted))
+        self.reservations.get_mut(&number).map_or(0, |entry| std::mem::take(&mut entry.wanted))
     }
 
     /// Assigns free memory, first to the clients that hold least.
-    fn hand_out(&mut self) {
+    fn grant_free(&mut self) {
         loop {
             let least = self.waiting.iter().min_by_key(|number| {
-                let client = self.shares.get(number).and_then(|entry| entry.client);
+                let client = self.reservations.get(number).and_then(|entry| entry.client);
                 (self.held_by(client), **number)
             });
             let Some(number) = least.copied() else { return };
-            if self.shares.get(&number).is_some_and(|entry| entry.wanted > self.free) {
+            if self.reservations.get(&number).is_some_and(|entry| entry.wanted > self.free) {
                 return;
             }
             let wanted = self.unwait(number);
             self.take(number, wanted);
-            if let Some(entry) = self.shares.get(&number) {
+            if let Some(entry) = self.reservations.get(&number) {
                 entry.signal.notify.notify_one();
             }
         }
     }
 
-    /// Revokes shares until there is enough for `number`: the largest share of the client that holds most, as long as
-    /// that is more than the waiting client would have.
-    fn make_room(&mut self, number: u64) {
-        let Some((client, wanted)) = self.shares.get(&number).map(|entry| (entry.client, entry.wanted))
+    /// Revokes reservations until there is enough for `number`: the largest reservation of the client that holds most,
+    /// as long as that is more than the waiting client would have.
+    fn evict_for(&mut self, number: u64) {
+        let Some((client, wanted)) = self.reservations.get(&number).map(|entry| (entry.client, entry.wanted))
         else {
             return;
         };
         let own = self.held_by(client).saturating_add(wanted);
         let mut coming = self.free;
         while coming < wanted {
-            let may_go = self.shares.iter().filter(|(_, entry)| entry.may_go && entry.held > 0);
-            let largest = may_go
+            let evictable =
+                self.reservations.iter().filter(|(_, entry)| entry.is_evictable && entry.held > 0);
+            let largest = evictable
                 .max_by_key(|(number, entry)| (self.held_by(entry.client), entry.held, Reverse(**number)));
             let Some((number, client, held)) =
                 largest.map(|(number, entry)| (*number, entry.client, entry.held))
@@ -152,8 +165,8 @@ impl State {
             coming += held;
             self.uncount(client, held);
             self.unwait(number);
-            if let Some(entry) = self.shares.get_mut(&number) {
-                entry.may_go = false;
+            if let Some(entry) = self.reservations.get_mut(&number) {
+                entry.is_evictable = false;
                 entry.signal.is_revoked.store(true, Ordering::Release);
                 entry.signal.notify.notify_one();
             }
@@ -161,19 +174,24 @@ impl State {
     }
 }
 
-impl Share {
-    /// Grows the share to `kib`. Waits at most `wait`, and revokes shares of others after `moment`.
-    pub(crate) async fn grow_to(&mut self, kib: u32, moment: Duration, wait: Duration) -> Result<(), NoRoom> {
-        let moment = moment.min(wait);
+impl Reservation {
+    /// Grows the reservation to `kib`. Waits at most `wait`, and revokes reservations of others after `grace`.
+    pub(crate) async fn grow_to(
+        &mut self,
+        kib: u32,
+        grace: Duration,
+        wait: Duration,
+    ) -> Result<(), BudgetExhausted> {
+        let grace = grace.min(wait);
         if self.try_grow_to(kib)? {
             return Ok(());
         }
         let waiting = async {
-            if timeout(moment, self.granted()).await.is_err() {
-                self.budget.lock().make_room(self.number);
+            if timeout(grace, self.granted()).await.is_err() {
+                self.budget.lock().evict_for(self.number);
                 tokio::select! {
                     () = self.granted() => {}
-                    () = sleep(wait.saturating_sub(moment)) => {}
+                    () = sleep(wait.saturating_sub(grace)) => {}
                 }
             }
         };
@@ -181,25 +199,25 @@ impl Share {
         let mut state = self.budget.lock();
         let was_granted = state.unwait(self.number) == 0;
         // The next waiter may now have enough.
-        state.hand_out();
+        state.grant_free();
         drop(state);
-        if was_granted && !self.is_revoked() { Ok(()) } else { Err(NoRoom) }
+        if was_granted && !self.is_revoked() { Ok(()) } else { Err(BudgetExhausted) }
     }
 
     /// Whether it has `kib` now; otherwise it waits for the rest.
-    fn try_grow_to(&self, kib: u32) -> Result<bool, NoRoom> {
+    fn try_grow_to(&self, kib: u32) -> Result<bool, BudgetExhausted> {
         let mut state = self.budget.lock();
         if self.is_revoked() {
-            return Err(NoRoom);
+            return Err(BudgetExhausted);
         }
-        let Some(entry) = state.shares.get_mut(&self.number) else { return Err(NoRoom) };
+        let Some(entry) = state.reservations.get_mut(&self.number) else { return Err(BudgetExhausted) };
         let more = kib.saturating_sub(entry.held);
         if more == 0 {
             return Ok(true);
         }
         entry.wanted = more;
         state.waiting.insert(self.number);
-        state.hand_out();
+        state.grant_free();
         Ok(!state.waiting.contains(&self.number))
     }
 
@@ -222,25 +240,25 @@ impl Share {
     }
 
     /// From now on it cannot be revoked. Fails if it was.
-    pub(crate) fn stay(&self) -> Result<(), NoRoom> {
+    pub(crate) fn keep(&self) -> Result<(), BudgetExhausted> {
         let mut state = self.budget.lock();
-        if let Some(entry) = state.shares.get_mut(&self.number) {
-            entry.may_go = false;
+        if let Some(entry) = state.reservations.get_mut(&self.number) {
+            entry.is_evictable = false;
         }
-        if self.is_revoked() { Err(NoRoom) } else { Ok(()) }
+        if self.is_revoked() { Err(BudgetExhausted) } else { Ok(()) }
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         state.unwait(self.number);
-        if let Some(entry) = state.shares.remove(&self.number) {
+        if let Some(entry) = state.reservations.remove(&self.number) {
             state.free += entry.held;
             if !self.is_revoked() {
                 state.uncount(entry.client, entry.held);
             }
-            state.hand_out();
+            state.grant_free();
         }
     }
 }
@@ -256,18 +274,18 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    async fn share(budget: &Budget, of: u8, kib: u32) -> Share {
-        let mut share = budget.share(Some(client(of)));
-        share.grow_to(kib, NONE, NONE).await.expect("room");
-        share
+    async fn reserved(budget: &Budget, of: u8, kib: u32) -> Reservation {
+        let mut reservation = budget.reserve(Some(client(of)));
+        reservation.grow_to(kib, NONE, NONE).await.expect("memory");
+        reservation
     }
 
     #[tokio::test]
-    async fn the_largest_share_of_the_largest_client_is_evicted() {
+    async fn the_largest_reservation_of_the_largest_client_is_evicted() {
         let budget = Budget::new(100);
-        let other = share(&budget, 2, 20).await;
-        let (small, large) = (share(&budget, 1, 35).await, share(&budget, 1, 45).await);
-        let mut new = budget.share(Some(client(3)));
+        let other = reserved(&budget, 2, 20).await;
+        let (small, large) = (reserved(&budget, 1, 35).await, reserved(&budget, 1, 45).await);
+        let mut new = budget.reserve(Some(client(3)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
             large.revoked().await;
             drop(large);
@@ -277,19 +295,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_settled_or_equally_large_share_is_evicted() {
+    async fn no_settled_or_equally_large_reservation_is_evicted() {
         let budget = Budget::new(100);
-        let (stays, more) = (share(&budget, 1, 60).await, share(&budget, 1, 40).await);
-        assert_eq!(stays.stay(), Ok(()));
-        let mut own = budget.share(Some(client(1)));
-        assert_eq!(own.grow_to(10, NONE, NONE).await, Err(NoRoom), "its own client holds most");
-        let mut greedy = budget.share(Some(client(2)));
-        assert_eq!(greedy.grow_to(100, NONE, NONE).await, Err(NoRoom), "it would hold as much");
+        let (stays, more) = (reserved(&budget, 1, 60).await, reserved(&budget, 1, 40).await);
+        assert_eq!(stays.keep(), Ok(()));
+        let mut own = budget.reserve(Some(client(1)));
+        assert_eq!(own.grow_to(10, NONE, NONE).await, Err(BudgetExhausted), "its own client holds most");
+        let mut greedy = budget.reserve(Some(client(2)));
+        assert_eq!(greedy.grow_to(100, NONE, NONE).await, Err(BudgetExhausted), "it would hold as much");
         assert!(!more.is_revoked() && !stays.is_revoked());
-        let mut new = budget.share(Some(client(2)));
+        let mut new = budget.reserve(Some(client(2)));
         let (grown, ()) = tokio::join!(new.grow_to(10, NONE, LONG), async {
             more.revoked().await;
-            assert_eq!(more.stay(), Err(NoRoom), "too late");
+            assert_eq!(more.keep(), Err(BudgetExhausted), "too late");
             drop(more);
         });
         assert_eq!(grown, Ok(()));
@@ -299,9 +317,9 @@ mod tests {
     #[tokio::test]
     async fn free_memory_goes_first_to_the_client_with_least() {
         let budget = Budget::new(100);
-        let (first, rest) = (share(&budget, 1, 50).await, share(&budget, 1, 50).await);
-        assert_eq!((first.stay(), rest.stay()), (Ok(()), Ok(())));
-        let (mut many, mut few) = (budget.share(Some(client(1))), budget.share(Some(client(2))));
+        let (first, rest) = (reserved(&budget, 1, 50).await, reserved(&budget, 1, 50).await);
+        assert_eq!((first.keep(), rest.keep()), (Ok(()), Ok(())));
+        let (mut many, mut few) = (budget.reserve(Some(client(1))), budget.reserve(Some(client(2))));
         let (many, few, ()) = tokio::join!(
             many.grow_to(50, LONG, Duration::from_millis(50)),
             few.grow_to(50, LONG, LONG),
@@ -310,6 +328,6 @@ mod tests {
                 drop(rest);
             }
         );
-        assert_eq!((many, few), (Err(NoRoom), Ok(())), "although it arrived later");
+        assert_eq!((many, few), (Err(BudgetExhausted), Ok(())), "although it arrived later");
     }
 }

@@ -9,6 +9,7 @@ mod response_budget;
 mod unread_responses;
 mod waiting_bytes;
 
-pub(crate) use body_budget::{BodyMemory, NoRoom, Room, Turn};
-pub(crate) use response_budget::{FIRST_BYTES, ResponseMemory, ResponseRoom};
+pub(crate) use body_budget::{BodyBudget, BodyMemory, DecodePermit};
+pub(crate) use budget::BudgetExhausted;
+pub(crate) use response_budget::{FIRST_BYTES, ResponseBudget, ResponseMemory};
 pub(crate) use waiting_bytes::WaitingBytes;

@@ -3,7 +3,7 @@
 //! One budget for all responses under a layer. A quarter of it is reserved for short responses, so that long ones and
 //! slow readers cannot use it up. Nobody waits while holding a response that is not counted.
 
-use super::body_budget::NoRoom;
+use super::budget::BudgetExhausted;
 use super::unread_responses::{Registered, UnreadResponses};
 use super::waiting_bytes::Pieces;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const GROWTH_WAIT: Duration = Duration::from_millis(500);
 
 /// The budget of all responses of a layer.
 #[derive(Debug, Clone)]
-pub(crate) struct ResponseRoom {
+pub(crate) struct ResponseBudget {
     short: Arc<Semaphore>,
     short_kib_max: usize,
     long: Arc<Semaphore>,
@@ -36,7 +36,7 @@ pub(crate) struct ResponseRoom {
     growth_wait: Duration,
 }
 
-impl ResponseRoom {
+impl ResponseBudget {
     pub(crate) fn new(bytes: usize) -> Self {
         let all = kib(bytes).min(Semaphore::MAX_PERMITS);
         let short_kib_max = (all / 4).max(kib(FIRST_BYTES));
@@ -58,19 +58,19 @@ impl ResponseRoom {
     }
 
     /// Memory for the beginning of a response to `client`.
-    pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponseMemory, NoRoom> {
+    pub(crate) async fn reserve(&self, client: Option<IpAddr>) -> Result<ResponseMemory, BudgetExhausted> {
         let first = u32::try_from(kib(FIRST_BYTES)).unwrap_or(u32::MAX);
         if self.short.available_permits() < kib(FIRST_BYTES) {
-            self.unread.make_room(client, FIRST_BYTES);
+            self.unread.evict_for(client, FIRST_BYTES);
         }
         let permit = Arc::clone(&self.short).acquire_many_owned(first);
-        let Ok(Ok(permit)) = timeout(self.first_wait, permit).await else { return Err(NoRoom) };
+        let Ok(Ok(permit)) = timeout(self.first_wait, permit).await else { return Err(BudgetExhausted) };
         Ok(ResponseMemory { short: Some(permit), ..self.memory(client) })
     }
 
     /// No memory yet, for a response to `client`.
     pub(crate) fn memory(&self, client: Option<IpAddr>) -> ResponseMemory {
-        ResponseMemory { room: self.clone(), client, short: None, long: None }
+        ResponseMemory { budget: self.clone(), client, short: None, long: None }
     }
 
     /// Registers a complete response that waits for `client`.
@@ -85,15 +85,15 @@ impl ResponseRoom {
 }
 
 /// How long one response may wait for memory, from its first wait on.
-pub(crate) struct Patience {
-    span: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
+pub(crate) struct GrowthTimer {
+    wait: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 /// The memory of one response, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ResponseMemory {
-    room: ResponseRoom,
+    budget: ResponseBudget,
     client: Option<IpAddr>,
     short: Option<OwnedSemaphorePermit>,
     long: Option<OwnedSemaphorePermit>,
@@ -101,45 +101,49 @@ pub(crate) struct ResponseMemory {
 
 impl ResponseMemory {
     /// The time that one response has to grow.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { span: self.room.growth_wait, timer: None }
+    pub(crate) fn growth_timer(&self) -> GrowthTimer {
+        GrowthTimer { wait: self.budget.growth_wait, sleep: None }
     }
 
     /// Grows it to `bytes`, if there is memory now. A response larger than the whole budget takes all of it.
-    pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn try_grow_to(&mut self, bytes: usize) -> Result<(), BudgetExhausted> {
         let Some(more) = self.missing(bytes) else { return Ok(()) };
-        let take = || Arc::clone(&self.room.long).try_acquire_many_owned(more);
+        let take = || Arc::clone(&self.budget.long).try_acquire_many_owned(more);
         let permit = take().or_else(|_| {
-            self.make_room(more);
+            self.evict_for(more);
             take()
         });
-        permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+        permit.map(|permit| self.add(permit)).map_err(|_| BudgetExhausted)
     }
 
-    /// The same, and waits for as long as `patience` lasts.
-    pub(crate) async fn grow_to(&mut self, bytes: usize, patience: &mut Patience) -> Result<(), NoRoom> {
+    /// The same, and waits for as long as `timer` lasts.
+    pub(crate) async fn grow_to(
+        &mut self,
+        bytes: usize,
+        timer: &mut GrowthTimer,
+    ) -> Result<(), BudgetExhausted> {
         if self.try_grow_to(bytes).is_ok() {
             return Ok(());
         }
         let Some(more) = self.missing(bytes) else { return Ok(()) };
-        let permit = Arc::clone(&self.room.long).acquire_many_owned(more);
-        let timer = patience.timer.get_or_insert_with(|| Box::pin(sleep(patience.span)));
+        let permit = Arc::clone(&self.budget.long).acquire_many_owned(more);
+        let waited = timer.sleep.get_or_insert_with(|| Box::pin(sleep(timer.wait)));
         let permit = tokio::select! {
             biased;
             permit = permit => permit,
-            () = timer.as_mut() => return Err(NoRoom),
+            () = waited.as_mut() => return Err(BudgetExhausted),
         };
-        permit.map(|permit| self.add(permit)).map_err(|_| NoRoom)
+        permit.map(|permit| self.add(permit)).map_err(|_| BudgetExhausted)
     }
 
     /// Drops unread responses of the client that has most, in favour of this one.
-    fn make_room(&self, kib: u32) {
-        let missing = (kib as usize).saturating_sub(self.room.long.available_permits());
-        self.room.unread.make_room(self.client, missing * 1024);
+    fn evict_for(&self, kib: u32) {
+        let missing = (kib as usize).saturating_sub(self.budget.long.available_permits());
+        self.budget.unread.evict_for(self.client, missing * 1024);
     }
 
-    pub(crate) fn room(&self) -> &ResponseRoom {
-        &self.room
+    pub(crate) fn budget(&self) -> &ResponseBudget {
+        &self.budget
     }
 
     pub(crate) fn client(&self) -> Option<IpAddr> {
@@ -164,7 +168,7 @@ impl ResponseMemory {
         };
         let long = part(&mut self.long, kib);
         let rest = kib - long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        Self { room: self.room.clone(), client: self.client, short: part(&mut self.short, rest), long }
+        Self { budget: self.budget.clone(), client: self.client, short: part(&mut self.short, rest), long }
     }
 
     /// How much to take from the memory for long responses; none if it has enough, or if the memory for short ones
@@ -172,10 +176,10 @@ impl ResponseMemory {
     fn missing(&mut self, bytes: usize) -> Option<u32> {
         let wanted = kib(bytes);
         let mut more = wanted.checked_sub(self.kib()).filter(|more| *more > 0)?;
-        let room = &self.room;
-        if wanted <= SHORT_KIB && room.short.available_permits() >= room.short_kib_max / 2 + more {
+        let budget = &self.budget;
+        if wanted <= SHORT_KIB && budget.short.available_permits() >= budget.short_kib_max / 2 + more {
             let count = u32::try_from(more).unwrap_or(u32::MAX);
-            if let Ok(permit) = Arc::clone(&room.short).try_acquire_many_owned(count) {
+            if let Ok(permit) = Arc::clone(&budget.short).try_acquire_many_owned(count) {
                 match &mut self.short {
                     Some(held) => held.merge(permit),
                     none => *none = Some(permit),
@@ -184,7 +188,7 @@ impl ResponseMemory {
             }
         }
         let held = self.long.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        more = more.min(room.long_kib_max - held);
+        more = more.min(budget.long_kib_max - held);
         (more > 0).then(|| u32::try_from(more).unwrap_or(u32::MAX))
     }
 
@@ -214,31 +218,31 @@ mod tests {
     const KIB: usize = 1024;
 
     /// 16 KiB for short responses, 48 KiB for long ones.
-    fn room() -> ResponseRoom {
+    fn budget() -> ResponseBudget {
         let (first_wait, growth_wait) = (Duration::ZERO, Duration::ZERO);
-        ResponseRoom { first_wait, growth_wait, ..ResponseRoom::new(64 * KIB) }
+        ResponseBudget { first_wait, growth_wait, ..ResponseBudget::new(64 * KIB) }
     }
 
     #[tokio::test]
     async fn long_responses_leave_room_for_the_first_bytes_of_others() {
-        let room = room();
-        let mut long = room.reserve(None).await.expect("the first");
+        let budget = budget();
+        let mut long = budget.reserve(None).await.expect("the first");
         assert_eq!(long.try_grow_to(56 * KIB), Ok(()));
-        let mut other = room.reserve(None).await.expect("the rest for short ones");
-        assert_eq!(other.try_grow_to(9 * KIB), Err(NoRoom));
-        assert_eq!(room.reserve(None).await.err(), Some(NoRoom));
+        let mut other = budget.reserve(None).await.expect("the rest for short ones");
+        assert_eq!(other.try_grow_to(9 * KIB), Err(BudgetExhausted));
+        assert_eq!(budget.reserve(None).await.err(), Some(BudgetExhausted));
         drop(long);
         assert_eq!(other.try_grow_to(40 * KIB), Ok(()));
     }
 
     #[tokio::test]
     async fn a_response_larger_than_the_whole_room_takes_all_of_it() {
-        let room = room();
-        let mut alone = room.reserve(None).await.expect("the first");
-        assert_eq!(alone.grow_to(1024 * KIB, &mut room.memory(None).patience()).await, Ok(()));
-        assert_eq!(room.memory(None).try_grow_to(65 * KIB), Err(NoRoom));
+        let budget = budget();
+        let mut alone = budget.reserve(None).await.expect("the first");
+        assert_eq!(alone.grow_to(1024 * KIB, &mut budget.memory(None).growth_timer()).await, Ok(()));
+        assert_eq!(budget.memory(None).try_grow_to(65 * KIB), Err(BudgetExhausted));
         assert_eq!(
-            alone.grow_to(2048 * KIB, &mut room.memory(None).patience()).await,
+            alone.grow_to(2048 * KIB, &mut budget.memory(None).growth_timer()).await,
             Ok(()),
             "it has all of it"
         );
@@ -246,30 +250,30 @@ mod tests {
 
     #[tokio::test]
     async fn split_or_shrunk_memory_is_released_separately() {
-        let room = room();
-        let mut memory = room.reserve(None).await.expect("the first");
+        let budget = budget();
+        let mut memory = budget.reserve(None).await.expect("the first");
         assert_eq!(memory.try_grow_to(56 * KIB), Ok(()));
         let part = memory.split(10 * KIB);
         assert_eq!((memory.kib(), part.kib()), (46, 10));
         memory.shrink_to(20 * KIB);
-        assert_eq!((memory.kib(), room.long.available_permits()), (20, 26));
+        assert_eq!((memory.kib(), budget.long.available_permits()), (20, 26));
         drop(part);
-        assert_eq!(room.long.available_permits(), 36);
+        assert_eq!(budget.long.available_permits(), 36);
         assert_eq!(memory.split(1024 * KIB).kib(), 20, "no more than it has");
-        assert_eq!((room.long.available_permits(), room.short.available_permits()), (48, 16));
+        assert_eq!((budget.long.available_permits(), budget.short.available_permits()), (48, 16));
     }
 
     #[tokio::test]
     async fn a_growing_response_has_one_deadline_for_all_waits() {
-        let room = ResponseRoom { growth_wait: Duration::from_mins(1), ..room() };
-        let mut long = room.memory(None);
+        let budget = ResponseBudget { growth_wait: Duration::from_mins(1), ..budget() };
+        let mut long = budget.memory(None);
         assert_eq!(long.try_grow_to(65 * KIB), Ok(()));
-        let mut other = room.memory(None);
-        let (mut patience, mut over) =
-            (room.memory(None).patience(), Patience { span: Duration::ZERO, timer: None });
-        assert_eq!(other.grow_to(65 * KIB, &mut over).await, Err(NoRoom));
-        let (grown, ()) = tokio::join!(other.grow_to(65 * KIB, &mut patience), async {
-            drop(std::mem::replace(&mut long, room.memory(None)));
+        let mut other = budget.memory(None);
+        let (mut timer, mut over) =
+            (budget.memory(None).growth_timer(), GrowthTimer { wait: Duration::ZERO, sleep: None });
+        assert_eq!(other.grow_to(65 * KIB, &mut over).await, Err(BudgetExhausted));
+        let (grown, ()) = tokio::join!(other.grow_to(65 * KIB, &mut timer), async {
+            drop(std::mem::replace(&mut long, budget.memory(None)));
         });
         assert_eq!(grown, Ok(()));
     }

@@ -54,7 +54,7 @@ impl UnreadResponses {
 
     /// Drops responses until `bytes` are free for `client`: of the client with most waiting, as long as that is more
     /// than this client would have; first those that a retry can get again, and of these the longest.
-    pub(crate) fn make_room(&self, client: Option<IpAddr>, bytes: usize) {
+    pub(crate) fn evict_for(&self, client: Option<IpAddr>, bytes: usize) {
         let waiting = self.lock();
         let left: HashMap<u64, usize> = waiting
             .responses
@@ -98,7 +98,7 @@ impl Drop for Registered {
 
 #[cfg(test)]
 mod tests {
-    use super::super::response_budget::ResponseRoom;
+    use super::super::response_budget::ResponseBudget;
     use super::super::waiting_bytes::{GivenUp, WaitingBytes};
     use bytes::Bytes;
     use std::net::IpAddr;
@@ -109,9 +109,9 @@ mod tests {
         IpAddr::from([192, 0, 2, number])
     }
 
-    fn unread(room: &ResponseRoom, of: u8, mib: usize, is_stored: bool) -> WaitingBytes {
-        let mut memory = room.memory(Some(client(of)));
-        memory.try_grow_to(mib * MIB).expect("room");
+    fn unread(budget: &ResponseBudget, of: u8, mib: usize, is_stored: bool) -> WaitingBytes {
+        let mut memory = budget.memory(Some(client(of)));
+        memory.try_grow_to(mib * MIB).expect("memory");
         WaitingBytes::counted([Bytes::from(vec![0; mib * MIB])], memory, is_stored)
     }
 
@@ -122,18 +122,18 @@ mod tests {
     #[test]
     fn unread_responses_of_the_largest_client_make_room_for_others() {
         // 12 MiB for long ones.
-        let room = ResponseRoom::new(16 * MIB);
-        let mut small = unread(&room, 1, 2, true);
-        let mut lost_for_good = unread(&room, 1, 4, false);
-        let mut longest = unread(&room, 1, 3, true);
-        let mut other = unread(&room, 2, 3, true);
-        assert!(room.memory(Some(client(1))).try_grow_to(MIB).is_err(), "it has most itself");
-        let mut memory = room.memory(Some(client(3)));
+        let budget = ResponseBudget::new(16 * MIB);
+        let mut small = unread(&budget, 1, 2, true);
+        let mut lost_for_good = unread(&budget, 1, 4, false);
+        let mut longest = unread(&budget, 1, 3, true);
+        let mut other = unread(&budget, 2, 3, true);
+        assert!(budget.memory(Some(client(1))).try_grow_to(MIB).is_err(), "it has most itself");
+        let mut memory = budget.memory(Some(client(3)));
         assert!(memory.try_grow_to(3 * MIB).is_ok());
         assert!(is_given_up(&mut longest) && !longest.is_empty(), "its client must not treat it as complete");
         for stays in [&mut small, &mut lost_for_good, &mut other] {
             assert!(!is_given_up(stays));
         }
-        assert!(room.memory(Some(client(3))).try_grow_to(9 * MIB).is_err(), "no client has that much more");
+        assert!(budget.memory(Some(client(3))).try_grow_to(9 * MIB).is_err(), "no client has that much more");
     }
 }

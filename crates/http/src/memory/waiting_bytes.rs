@@ -102,9 +102,9 @@ impl WaitingBytes {
         memory: ResponseMemory,
         is_stored: bool,
     ) -> Self {
-        let (room, client) = (memory.room().clone(), memory.client());
+        let (budget, client) = (memory.budget().clone(), memory.client());
         let pieces = Arc::new(Mutex::new(Pieces::new(pieces, Some(memory))));
-        let registered = room.register(client, Arc::clone(&pieces), is_stored);
+        let registered = budget.register(client, Arc::clone(&pieces), is_stored);
         Self::Counted { pieces, _registered: registered }
     }
 
@@ -160,14 +160,14 @@ pub(crate) fn lock(pieces: &Mutex<Pieces>) -> MutexGuard<'_, Pieces> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::response_budget::ResponseRoom;
+    use super::super::response_budget::ResponseBudget;
     use super::*;
 
     #[test]
     fn memory_is_released_as_each_piece_is_dropped() {
-        let room = ResponseRoom::new(1 << 20);
-        let is_free = |bytes: usize| room.memory(None).try_grow_to(bytes).is_ok();
-        let mut memory = room.memory(None);
+        let budget = ResponseBudget::new(1 << 20);
+        let is_free = |bytes: usize| budget.memory(None).try_grow_to(bytes).is_ok();
+        let mut memory = budget.memory(None);
         assert_eq!(memory.try_grow_to(700 << 10), Ok(()));
         let data: Vec<u8> = (0..700 << 10).map(|at: u32| at.to_le_bytes()[1]).collect();
         let mut held = WaitingBytes::counted([Bytes::from(data.clone())], memory, true);

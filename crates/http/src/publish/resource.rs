@@ -78,7 +78,7 @@ async fn operation(state: &LayerState, parts: &Parts, id: OperationId) -> Result
     // If replays need authorization, this must not bypass it.
     let is_asked_about = route.map_or(state.routes.ask(), |route| route.terms.authorize.is_some());
     let may_see = is_known && !is_asked_about;
-    let mut memory = state.responses.memory(state.client_of(parts));
+    let mut memory = state.response_budget.memory(state.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)
         && let outcome::Body::Kept(data) = &outcome.body
     {

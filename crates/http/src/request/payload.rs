@@ -4,7 +4,7 @@
 
 use super::key::NoKey;
 use crate::body::CompleteBody;
-use crate::memory::{BodyMemory, Turn};
+use crate::memory::{BodyMemory, DecodePermit};
 use crate::route::{CompiledRoute, Target};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -20,9 +20,9 @@ use std::sync::Arc;
 /// their sender decides how much work they need.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// A compressed body is first decoded within this size, or within this many times its length, whichever is more. JSON and
-/// forms typically reach a tenth of that. Only what turns out to be longer reserves the memory for the longest body that is
-/// allowed: otherwise a few bytes, which nearly all senders mean honestly, would reserve it.
+/// A compressed body is first decoded within this size, or within this many times its length, whichever is more. JSON
+/// and forms typically reach a tenth of that. Only what turns out to be longer reserves the memory for the longest body
+/// that is allowed: otherwise a few bytes, which nearly all senders mean honestly, would reserve it.
 const TRIED_BYTES: usize = 1 << 20;
 const TRIED_EXPANSION: usize = 100;
 
@@ -94,12 +94,12 @@ impl RequestPayload {
     }
 
     /// Parses the request under the terms of its route, on a blocking thread if that may take long. `for_key`: it has
-    /// no key yet. `turn` is held until this is done, even if nobody waits for it any more.
+    /// no key yet. `permit` is held until this is done, even if nobody waits for it any more.
     pub(crate) async fn parse_payload(
         self,
         route: &Arc<CompiledRoute>,
         for_key: bool,
-        turn: Option<Turn>,
+        permit: Option<DecodePermit>,
     ) -> Result<ParsedRequest, Error> {
         let payload = Arc::new(self);
         let is_long = payload.body.len() >= LARGE_BYTES || payload.headers.contains_key(CONTENT_ENCODING);
@@ -108,7 +108,7 @@ impl RequestPayload {
         }
         let (reader, terms) = (Arc::clone(&payload), Arc::clone(route));
         let taking = move || {
-            let _turn = turn;
+            let _permit = permit;
             reader.parse_inline(&terms, for_key)
         };
         match tokio::task::spawn_blocking(taking).await {

@@ -7,7 +7,7 @@ use super::payload::{self, FingerprintedPayload, ParsedRequest, RequestPayload};
 use super::{prefer, streams};
 use crate::body::{self, Body, BoxError, CompleteBody, Read};
 use crate::layer_state::LayerState;
-use crate::memory::NoRoom;
+use crate::memory::BudgetExhausted;
 use crate::observe::EventKind;
 use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};
 use crate::route::{CompiledRoute, KeyRule, Target};
@@ -155,20 +155,20 @@ impl ProtectedRequest {
         let mut tried = payload::tried_first(&parts.headers, &complete.data, max);
         loop {
             let payload = RequestPayload::new(parts, &self.target, operation, complete, tried);
-            let turn = match payload.decoding_bytes_max() {
+            let permit = match payload.decoding_bytes_max() {
                 Some(bytes) => {
                     let client = self.state.client_of(parts);
                     Some(
                         self.state
-                            .room
-                            .turn(client, bytes)
+                            .body_budget
+                            .decode_permit(client, bytes)
                             .await
                             .map_err(|_| Problem::no_memory_for_body())?,
                     )
                 }
                 None => None,
             };
-            let parsed = payload.parse_payload(&self.route, for_key, turn).await;
+            let parsed = payload.parse_payload(&self.route, for_key, permit).await;
             if tried < max && payload::is_too_large(&parsed) {
                 tried = max;
                 continue;
@@ -195,7 +195,7 @@ impl ProtectedRequest {
         if body.size_hint().lower() > max as u64 {
             return Err(Problem::body_too_large(max).into());
         }
-        let read = body::read(body, max, Some(self.state.room.memory(client)));
+        let read = body::read(body, max, Some(self.state.body_budget.memory(client)));
         let Ok(read) = timeout(self.state.body_time_max, read).await else {
             return Err(Stop::Unread(Unread::TooSlow));
         };
@@ -203,7 +203,7 @@ impl ProtectedRequest {
             Read::Complete(complete) => return Ok(complete),
             Read::Over => Problem::body_too_large(max).into(),
             Read::Broken(error) => {
-                if error.is::<NoRoom>() {
+                if error.is::<BudgetExhausted>() {
                     return Err(Problem::no_memory_for_body().into());
                 }
                 if TooSlow::is_cause_of(&*error) {

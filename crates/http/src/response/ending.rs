@@ -4,7 +4,7 @@
 //! to the engine.
 
 use super::answer::Responder;
-use crate::body::{self, Body, BoxError, Clean, CompleteBody, ReadResponse, Why};
+use crate::body::{self, Body, BoxError, Clean, CompleteBody, ReadResponse, UnstoredReason};
 use crate::handler::{Handle, outcome_hint};
 use crate::memory::ResponseMemory;
 use crate::names;
@@ -44,7 +44,7 @@ where
     let (terms, class) = (&responder.route.terms, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
-        ReadResponse::Over(Body::live(body).cleaned(Clean::All), Why::TooLong)
+        ReadResponse::Over(Body::live(body).cleaned(Clean::All), UnstoredReason::TooLong)
     } else {
         body::read_response(body, terms.response_bytes_max, memory).await
     };
@@ -70,7 +70,7 @@ where
             (ending, Body::held(complete, memory), Some(stored_memory))
         }
         ReadResponse::Over(body, why) => {
-            if why == Why::NoRoom {
+            if why == UnstoredReason::NoMemory {
                 let (operation, id) = (responder.route.label.as_str(), handle.operation_id());
                 tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }

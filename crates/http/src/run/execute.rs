@@ -7,7 +7,7 @@ use super::running_work::RunningWork;
 use super::service::pass;
 use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::handler::{Handle, request_for_handler};
-use crate::memory::{NoRoom, ResponseMemory};
+use crate::memory::{BudgetExhausted, ResponseMemory};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{Code, Failure, Problem};
@@ -63,7 +63,7 @@ impl ProtectedRequest {
     {
         let Prepared { intent, scope, operation, key, complete, is_async } = prepared;
         let client = self.state.client_of(&parts);
-        let Ok(memory) = self.state.responses.reserve(client).await else {
+        let Ok(memory) = self.state.response_budget.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
         let terms = &self.route.terms;
@@ -120,7 +120,8 @@ impl ProtectedRequest {
             }
         };
         // The attempt has taken it, if this call ran one.
-        let memory = load.take().map_or_else(|| self.state.responses.memory(client), |loaded| loaded.memory);
+        let memory =
+            load.take().map_or_else(|| self.state.response_budget.memory(client), |loaded| loaded.memory);
         Ok(self.answer(answer, retry, memory, &scope, &asked_with, operation).await)
     }
 
@@ -157,7 +158,7 @@ impl ProtectedRequest {
                         self.state.report_about(&self.route, what, Some(id), None);
                         response
                     }
-                    Err(NoRoom) => self.refuse_about(
+                    Err(BudgetExhausted) => self.refuse_about(
                         Problem::no_memory_for_response().about(id),
                         None,
                         Some(id),
@@ -181,7 +182,7 @@ impl ProtectedRequest {
         retry: Option<Parts>,
         mut memory: ResponseMemory,
         responder: &Responder<'_>,
-    ) -> Result<(Response<Body>, EventKind), NoRoom> {
+    ) -> Result<(Response<Body>, EventKind), BudgetExhausted> {
         // Before the authorization, and without waiting: it is already in memory.
         if let outcome::Body::Kept(data) = &replayed.outcome.body {
             memory.try_grow_to(data.len())?;

@@ -35,7 +35,7 @@ impl ProtectedRequest {
     {
         let Prepared { intent, scope, operation, key, complete, .. } = prepared;
         let client = self.state.client_of(&parts);
-        let Ok(memory) = self.state.responses.reserve(client).await else {
+        let Ok(memory) = self.state.response_budget.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
         let retry = self.route.terms.authorize.is_some().then(|| parts.clone());
