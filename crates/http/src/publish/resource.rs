@@ -66,14 +66,14 @@ pub(crate) async fn answer(state: &LayerState, parts: &Parts, resource: Publishe
 }
 
 async fn operation(state: &LayerState, parts: &Parts, id: OperationId) -> Result<Response<Body>, Problem> {
-    let askers = Askers::of(state, parts)?;
+    let callers_by_rule = KnownCallers::of(state, parts)?;
     let key = key(parts);
-    let whose = |operation: &str| askers.of_record(operation).cloned();
+    let whose = |operation: &str| callers_by_rule.of_record(operation).cloned();
     let own = state.engine.look_up_own_by(id, key.as_ref(), whose).await;
-    let own = own.map_err(|not_done| refused(&not_done, id, &askers))?;
+    let own = own.map_err(|not_done| refused(&not_done, id, &callers_by_rule))?;
     let route = state.routes.of_record(own.record.operation());
     // Anonymous callers share a scope; only the key identifies the sender.
-    let scope = askers.of_record(own.record.operation());
+    let scope = callers_by_rule.of_record(own.record.operation());
     let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
     // If replays need authorization, this must not bypass it.
     let is_asked_about = route.map_or(state.routes.ask(), |route| route.terms.authorize.is_some());
@@ -100,21 +100,21 @@ async fn operation(state: &LayerState, parts: &Parts, id: OperationId) -> Result
 
 /// The caller by each rule. A record is judged only by the rule of its own operation: under two rules, the same name
 /// may be two callers, and only the one who could get the replay may see it.
-struct Askers<'s> {
+struct KnownCallers<'s> {
     state: &'s LayerState,
     by: Vec<(&'s Callers, Result<Scope, NotIdentified>)>,
 }
 
-impl<'s> Askers<'s> {
+impl<'s> KnownCallers<'s> {
     /// Refuses a request whose caller no rule can identify.
     fn of(state: &'s LayerState, parts: &Parts) -> Result<Self, Problem> {
         // The caller does not depend on the operation.
-        let asker = |callers| (callers, state.scope_by(callers, parts, Operation::named("")));
-        let askers = Self { state, by: state.all_callers().into_iter().map(asker).collect() };
-        let is_anybody = askers.by.iter().any(|(_, scope)| scope.is_ok());
-        match askers.refusal() {
+        let identified = |callers| (callers, state.scope_by(callers, parts, Operation::named("")));
+        let callers_by_rule = Self { state, by: state.all_callers().into_iter().map(identified).collect() };
+        let is_anybody = callers_by_rule.by.iter().any(|(_, scope)| scope.is_ok());
+        match callers_by_rule.refusal() {
             Some(why) if !is_anybody => Err(not_identified(why)),
-            _ => Ok(askers),
+            _ => Ok(callers_by_rule),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'s> Askers<'s> {
     }
 }
 
-fn refused(not_done: &OperatorError, id: OperationId, askers: &Askers<'_>) -> Problem {
+fn refused(not_done: &OperatorError, id: OperationId, callers_by_rule: &KnownCallers<'_>) -> Problem {
     match not_done {
         OperatorError::Store(_) => {
             Problem::new(Code::StoreUnavailable, "The operation cannot be looked up at the moment.")
@@ -164,7 +164,7 @@ fn refused(not_done: &OperatorError, id: OperationId, askers: &Askers<'_>) -> Pr
         OperatorError::Unreadable => {
             Problem::new(Code::Unknown, "The record of the operation cannot be read.").about(id)
         }
-        _ => askers.not_theirs(),
+        _ => callers_by_rule.not_theirs(),
     }
 }
 

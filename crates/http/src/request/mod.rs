@@ -10,4 +10,4 @@ pub(crate) mod streams;
 
 pub(crate) use key::NoKey;
 pub(crate) use payload::ParsedRequest;
-pub(crate) use prepare::{Early, Prepared, ProtectedRequest, Stop};
+pub(crate) use prepare::{HeadKey, NotExecuted, PreparedRequest, ProtectedRequest};

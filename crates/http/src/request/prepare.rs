@@ -31,7 +31,7 @@ pub(crate) struct ProtectedRequest {
 }
 
 /// A request that is ready for the engine.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRequest {
     pub(crate) intent: Intent,
     pub(crate) scope: Arc<Scope>,
     pub(crate) operation: Operation,
@@ -42,7 +42,7 @@ pub(crate) struct Prepared {
 }
 
 /// What the head of a request says about its key.
-pub(crate) enum Early {
+pub(crate) enum HeadKey {
     Key(Parsed),
     /// The key is in the body.
     InBody,
@@ -51,7 +51,7 @@ pub(crate) enum Early {
 }
 
 /// Why the engine is not called.
-pub(crate) enum Stop {
+pub(crate) enum NotExecuted {
     Refused(Problem),
     /// Its body did not arrive, or there was no memory for it.
     Unread(Unread),
@@ -59,7 +59,7 @@ pub(crate) enum Stop {
     Unprotected(Body),
 }
 
-impl From<Problem> for Stop {
+impl From<Problem> for NotExecuted {
     fn from(problem: Problem) -> Self {
         Self::Refused(problem)
     }
@@ -67,36 +67,36 @@ impl From<Problem> for Stop {
 
 impl ProtectedRequest {
     /// Determines operation, caller, key and payload.
-    pub(crate) async fn prepare<B>(&self, parts: &mut Parts, body: B) -> Result<Prepared, Stop>
+    pub(crate) async fn prepare<B>(&self, parts: &mut Parts, body: B) -> Result<PreparedRequest, NotExecuted>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let early = match self.early_key(parts)? {
-            Early::Key(parsed) => Some(parsed),
-            Early::InBody => None,
-            Early::Unkeyed => return Err(Stop::Unprotected(Body::live(body))),
+        let head_key = match self.head_key(parts)? {
+            HeadKey::Key(parsed) => Some(parsed),
+            HeadKey::InBody => None,
+            HeadKey::Unkeyed => return Err(NotExecuted::Unprotected(Body::live(body))),
         };
         let operation = self.route.operation(&self.target);
         let mut scope = None;
-        if early.is_some() {
+        if head_key.is_some() {
             streams::refuse_streams(parts)?;
             // Before its body is read: a caller that cannot be identified need not send it.
             scope = Some(Arc::new(self.state.scope(&self.route, parts, operation.clone())?));
         } else {
             streams::refuse_tunnels(parts)?;
         }
-        let is_async = early.is_some() && self.takes_async(parts);
+        let is_async = head_key.is_some() && self.takes_async(parts);
         let complete = self.read(self.state.client_of(parts), body).await?;
-        let (known, key) = match self.parse_payload(parts, &operation, &complete, early.is_none()).await? {
-            ParsedRequest::Payload(known, late) => (known, late.or(early)),
+        let (known, key) = match self.parse_payload(parts, &operation, &complete, head_key.is_none()).await? {
+            ParsedRequest::Payload(known, body_key) => (known, body_key.or(head_key)),
             ParsedRequest::NoKey(no_key) => {
                 self.unless_optional(no_key)?;
-                return Err(Stop::Unprotected(Body::complete(complete)));
+                return Err(NotExecuted::Unprotected(Body::complete(complete)));
             }
         };
         let Some(Parsed { key, warning }) = key else {
-            return Err(Stop::Unprotected(Body::complete(complete)));
+            return Err(NotExecuted::Unprotected(Body::complete(complete)));
         };
         if let Some(weakness) = warning {
             self.state.report(&self.route, EventKind::WeakKey(weakness));
@@ -108,18 +108,18 @@ impl ProtectedRequest {
             None => Arc::new(self.state.scope(&self.route, parts, operation.clone())?),
         };
         let intent = self.intent(parts, &scope, &key, known, is_async);
-        Ok(Prepared { intent, scope, operation, key, complete, is_async })
+        Ok(PreparedRequest { intent, scope, operation, key, complete, is_async })
     }
 
     /// What the head says about the key.
-    pub(crate) fn early_key(&self, parts: &Parts) -> Result<Early, Problem> {
+    pub(crate) fn head_key(&self, parts: &Parts) -> Result<HeadKey, Problem> {
         let terms = &self.route.terms;
         if terms.key_source.reads_body() {
-            return Ok(Early::InBody);
+            return Ok(HeadKey::InBody);
         }
         match terms.key_source.read(&parts.headers, None, terms) {
-            Ok(parsed) => Ok(Early::Key(parsed)),
-            Err(no_key) => self.unless_optional(no_key).map(|()| Early::Unkeyed),
+            Ok(parsed) => Ok(HeadKey::Key(parsed)),
+            Err(no_key) => self.unless_optional(no_key).map(|()| HeadKey::Unkeyed),
         }
     }
 
@@ -185,7 +185,7 @@ impl ProtectedRequest {
         may_defer && prefer::takes_async(&mut parts.headers)
     }
 
-    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<CompleteBody, Stop>
+    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<CompleteBody, NotExecuted>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -197,7 +197,7 @@ impl ProtectedRequest {
         }
         let read = body::read(body, max, Some(self.state.body_budget.memory(client)));
         let Ok(read) = timeout(self.state.body_time_max, read).await else {
-            return Err(Stop::Unread(Unread::TooSlow));
+            return Err(NotExecuted::Unread(Unread::TooSlow));
         };
         Err(match read {
             Read::Complete(complete) => return Ok(complete),
@@ -207,7 +207,7 @@ impl ProtectedRequest {
                     return Err(Problem::no_memory_for_body().into());
                 }
                 if TooSlow::is_cause_of(&*error) {
-                    return Err(Stop::Unread(Unread::TooSlow));
+                    return Err(NotExecuted::Unread(Unread::TooSlow));
                 }
                 if let Some(Malformed(what)) = Malformed::in_cause_of(&*error) {
                     let detail = format!("{what} Nothing was run.");

@@ -3,7 +3,7 @@
 //! One response or problem for every answer and every error of the engine. It depends only on that answer and the
 //! route's terms.
 
-use super::ending::Local;
+use super::ending::AttemptResponse;
 use crate::body::Body;
 use crate::layer_state::LayerState;
 use crate::names;
@@ -28,10 +28,10 @@ pub(crate) struct Responder<'a> {
 
 impl Responder<'_> {
     /// The response if this call ran the attempt.
-    pub(crate) fn ran(&self, id: OperationId, ran: Ran<Local>) -> Response<Body> {
+    pub(crate) fn ran(&self, id: OperationId, ran: Ran<AttemptResponse>) -> Response<Body> {
         let mut response = match ran.local {
-            Local::Response(response) => *response,
-            Local::Failed(failure) => self.respond(self.failure(failure, id, ran.repeatable)),
+            AttemptResponse::Response(response) => *response,
+            AttemptResponse::Failed(failure) => self.respond(self.failure(failure, id, ran.repeatable)),
         };
         response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
         replay::mark(response.headers_mut(), ran.stored);
@@ -63,18 +63,18 @@ impl Responder<'_> {
     }
 
     /// The ending of an attempt whose service could not be reached. Its duplicates get the same response.
-    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<Local> {
+    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<AttemptResponse> {
         let response = self.respond(self.failure(failure, id, false));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
         let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let status = response.status().as_u16();
         let body = response.body().data().unwrap_or_default();
         let ending = Ending::NotApplied(Some(Outcome::http(status, headers, body)));
-        Ended::new(ending, Local::Failed(failure)).because(failure.why())
+        Ended::new(ending, AttemptResponse::Failed(failure)).because(failure.why())
     }
 
     /// The ending of an attempt that had nothing to send.
-    pub(crate) fn unsent(&self, id: OperationId) -> Ended<Local> {
+    pub(crate) fn unsent(&self, id: OperationId) -> Ended<AttemptResponse> {
         self.unreachable(Failure::Unreachable, id)
     }
 

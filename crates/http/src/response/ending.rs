@@ -24,7 +24,7 @@ use semel::core::policy::Class;
 use std::borrow::Cow;
 
 /// What the call that ran the attempt returns to its client, besides what was stored.
-pub(crate) enum Local {
+pub(crate) enum AttemptResponse {
     Response(Box<Response<Body>>),
     Failed(Failure),
 }
@@ -36,7 +36,7 @@ pub(crate) async fn ended<R>(
     handle: &Handle,
     memory: ResponseMemory,
     responder: &Responder<'_>,
-) -> Ended<Local>
+) -> Ended<AttemptResponse>
 where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
@@ -81,7 +81,7 @@ where
     };
     names::strip(&mut parts.headers);
     let why = why(&ending, parts.status);
-    let local = Local::Response(Box::new(Response::from_parts(parts, body)));
+    let local = AttemptResponse::Response(Box::new(Response::from_parts(parts, body)));
     Ended::new(ending, local).because(why).holding(stored_memory)
 }
 
@@ -93,8 +93,8 @@ pub(crate) fn to_head(response: &mut Response<Body>) {
 }
 
 /// There is no complete response, and the effect is in doubt.
-pub(crate) fn failed(failure: Failure) -> Ended<Local> {
-    Ended::new(Ending::InDoubt, Local::Failed(failure)).because(failure.why())
+pub(crate) fn failed(failure: Failure) -> Ended<AttemptResponse> {
+    Ended::new(Ending::InDoubt, AttemptResponse::Failed(failure)).because(failure.why())
 }
 
 /// What an operator should know about a response that is not replayed.

@@ -7,5 +7,5 @@ mod standalone;
 
 pub(crate) use answer::Responder;
 pub use ending::is_endless;
-pub(crate) use ending::{Local, Statement};
+pub(crate) use ending::{AttemptResponse, Statement};
 pub use standalone::{response_of, response_of_refusal};

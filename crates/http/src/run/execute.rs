@@ -11,8 +11,8 @@ use crate::memory::{BudgetExhausted, ResponseMemory};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{Code, Failure, Problem};
-use crate::request::{Prepared, ProtectedRequest};
-use crate::response::{Local, Responder, answer, ending};
+use crate::request::{PreparedRequest, ProtectedRequest};
+use crate::response::{AttemptResponse, Responder, answer, ending};
 use crate::route::StoreDown;
 use crate::stored::rebuild;
 use bytes::Bytes;
@@ -29,10 +29,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-/// The input of an attempt. It can be taken only once, so a request is passed on at most once.
-struct Load<S>(Arc<Mutex<Option<Loaded<S>>>>);
+/// The call of the handler, as long as nobody has made it. It can be taken only once, so a request is passed on at most
+/// once.
+struct PendingCall<S>(Arc<Mutex<Option<HandlerCall<S>>>>);
 
-struct Loaded<S> {
+struct HandlerCall<S> {
     inner: S,
     parts: Parts,
     complete: CompleteBody,
@@ -40,17 +41,17 @@ struct Loaded<S> {
     memory: ResponseMemory,
 }
 
-impl<S> Load<S> {
-    fn take(&self) -> Option<Loaded<S>> {
+impl<S> PendingCall<S> {
+    fn take(&self) -> Option<HandlerCall<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl ProtectedRequest {
     /// Runs the request once, and returns its response.
-    pub(crate) async fn once<S, R>(
+    pub(crate) async fn execute<S, R>(
         self,
-        prepared: Prepared,
+        prepared: PreparedRequest,
         inner: S,
         parts: Parts,
     ) -> Result<Response<Body>, S::Error>
@@ -61,7 +62,7 @@ impl ProtectedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Prepared { intent, scope, operation, key, complete, is_async } = prepared;
+        let PreparedRequest { intent, scope, operation, key, complete, is_async } = prepared;
         let client = self.state.client_of(&parts);
         let Ok(memory) = self.state.response_budget.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
@@ -69,11 +70,12 @@ impl ProtectedRequest {
         let terms = &self.route.terms;
         let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
         let retry = is_asked_about.then(|| parts.clone());
-        let load = Load(Arc::new(Mutex::new(Some(Loaded { inner, parts, complete, memory }))));
+        let pending_call =
+            PendingCall(Arc::new(Mutex::new(Some(HandlerCall { inner, parts, complete, memory }))));
         let (begun, began) = oneshot::channel();
         let asked_with = key.clone();
         let work = {
-            let load = Load(Arc::clone(&load.0));
+            let pending_call = PendingCall(Arc::clone(&pending_call.0));
             let (state, route) = (Arc::clone(&self.state), Arc::clone(&self.route));
             let (form, operation) = (self.form, operation.clone());
             // The handler runs in another task, but belongs to the trace of the request.
@@ -83,8 +85,8 @@ impl ProtectedRequest {
                     let _running_work = RunningWork::new(&state, &route);
                     let _ = begun.send(attempt.operation_id());
                     let responder = Responder { state: &state, route: &route, form, operation };
-                    match load.take() {
-                        Some(loaded) => run(loaded, &key, attempt, &responder).await,
+                    match pending_call.take() {
+                        Some(call) => run(call, &key, attempt, &responder).await,
                         // It was already passed on, or never will be: this attempt sends nothing.
                         None => responder.unsent(attempt.operation_id()),
                     }
@@ -112,7 +114,7 @@ impl ProtectedRequest {
             Err(error) => {
                 if is_out_of_reach(&error)
                     && terms.store_down == StoreDown::PassUnprotected
-                    && let Some(Loaded { inner, parts, complete, .. }) = load.take()
+                    && let Some(HandlerCall { inner, parts, complete, .. }) = pending_call.take()
                 {
                     return Box::pin(self.fail_open(inner, parts, complete)).await;
                 }
@@ -121,7 +123,7 @@ impl ProtectedRequest {
         };
         // The attempt has taken it, if this call ran one.
         let memory =
-            load.take().map_or_else(|| self.state.response_budget.memory(client), |loaded| loaded.memory);
+            pending_call.take().map_or_else(|| self.state.response_budget.memory(client), |call| call.memory);
         Ok(self.answer(answer, retry, memory, &scope, &asked_with, operation).await)
     }
 
@@ -131,7 +133,7 @@ impl ProtectedRequest {
 
     pub(crate) async fn answer(
         &self,
-        answer: Answer<Local>,
+        answer: Answer<AttemptResponse>,
         retry: Option<Parts>,
         memory: ResponseMemory,
         scope: &Scope,
@@ -143,10 +145,12 @@ impl ProtectedRequest {
             RequestOutcome::Ran(ran) => {
                 let state = ran.stored.map(|stored| stored.state);
                 let what = match &ran.local {
-                    Local::Response(_) => EventKind::Ran(state),
-                    Local::Failed(failure) => EventKind::Refused { code: failure.code(), caller: None },
+                    AttemptResponse::Response(_) => EventKind::Ran(state),
+                    AttemptResponse::Failed(failure) => {
+                        EventKind::Refused { code: failure.code(), caller: None }
+                    }
                 };
-                let is_failed = matches!(ran.local, Local::Failed(_));
+                let is_failed = matches!(ran.local, AttemptResponse::Failed(_));
                 let is_in_doubt = state.is_none_or(|state| state == StateName::Unknown);
                 let named = (is_failed || is_in_doubt).then_some(key);
                 self.state.report_about(&self.route, what, Some(id), named);
@@ -293,14 +297,19 @@ fn is_out_of_reach(error: &Error) -> bool {
 }
 
 /// One attempt: the call of the inner service, and what its response means.
-async fn run<S, R>(loaded: Loaded<S>, key: &Key, attempt: Attempt, responder: &Responder<'_>) -> Ended<Local>
+async fn run<S, R>(
+    call: HandlerCall<S>,
+    key: &Key,
+    attempt: Attempt,
+    responder: &Responder<'_>,
+) -> Ended<AttemptResponse>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
     S::Error: Into<BoxError>,
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let Loaded { mut inner, parts, complete, memory } = loaded;
+    let HandlerCall { mut inner, parts, complete, memory } = call;
     let method = parts.method.clone();
     let id = attempt.operation_id();
     let class = attempt.class();

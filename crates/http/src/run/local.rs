@@ -9,8 +9,8 @@ use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, Problem, is_grpc};
-use crate::request::{Prepared, ProtectedRequest};
-use crate::response::Local;
+use crate::request::{PreparedRequest, ProtectedRequest};
+use crate::response::AttemptResponse;
 use crate::stored::replay;
 use bytes::Bytes;
 use http::request::Parts;
@@ -24,7 +24,7 @@ impl ProtectedRequest {
     /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
     pub(crate) async fn joined<S, R>(
         self,
-        prepared: Prepared,
+        prepared: PreparedRequest,
         inner: S,
         parts: Parts,
     ) -> Result<Response<Body>, S::Error>
@@ -33,7 +33,7 @@ impl ProtectedRequest {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Prepared { intent, scope, operation, key, complete, .. } = prepared;
+        let PreparedRequest { intent, scope, operation, key, complete, .. } = prepared;
         let client = self.state.client_of(&parts);
         let Ok(memory) = self.state.response_budget.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
@@ -100,7 +100,7 @@ where
 
 /// The answer with its response: the recorded one, so that a retry gets the same; the handler's own if the record has
 /// none, because its body was too large.
-fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Local> {
+fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<AttemptResponse> {
     let Answer { operation_id, outcome: request_outcome } = answer;
     let request_outcome = match request_outcome {
         RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
@@ -116,7 +116,7 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Loc
                 stored,
                 attempt,
                 repeatable,
-                local: Local::Response(Box::new(response)),
+                local: AttemptResponse::Response(Box::new(response)),
             })
         }
         RequestOutcome::Replayed(replayed) => RequestOutcome::Replayed(replayed),

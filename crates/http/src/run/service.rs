@@ -8,7 +8,7 @@ use crate::names;
 use crate::observe::EventKind;
 use crate::problem::Form;
 use crate::publish::resource;
-use crate::request::{ProtectedRequest, Stop};
+use crate::request::{NotExecuted, ProtectedRequest};
 use crate::response::ending;
 use crate::route::{KeyRule, Mode, Target};
 use bytes::Bytes;
@@ -69,7 +69,7 @@ where
 }
 
 async fn serve<S, B, R>(
-    asking: ProtectedRequest,
+    request: ProtectedRequest,
     inner: S,
     mut parts: Parts,
     body: B,
@@ -86,21 +86,21 @@ where
     // Compare the exact spelling, as servers do: a client that sends `head` expects a body.
     let is_head = parts.method == Method::HEAD;
     // Rare paths are boxed, because a future is as large as its largest path.
-    let mut response = if asking.route.terms.mode == Mode::Shadow {
-        Box::pin(asking.in_shadow(inner, parts, body)).await?
+    let mut response = if request.route.terms.mode == Mode::Shadow {
+        Box::pin(request.in_shadow(inner, parts, body)).await?
     } else {
-        match asking.prepare(&mut parts, body).await {
-            Ok(prepared) if asking.route.policy.class == Class::Local => {
-                Box::pin(asking.joined(prepared, inner, parts)).await?
+        match request.prepare(&mut parts, body).await {
+            Ok(prepared) if request.route.policy.class == Class::Local => {
+                Box::pin(request.joined(prepared, inner, parts)).await?
             }
-            Ok(prepared) => asking.once(prepared, inner, parts).await?,
-            Err(Stop::Refused(problem)) => asking.refuse(problem, None),
-            Err(Stop::Unread(why)) => {
-                asking.state.report(&asking.route, EventKind::Unread(why));
-                why.response(asking.form)
+            Ok(prepared) => request.execute(prepared, inner, parts).await?,
+            Err(NotExecuted::Refused(problem)) => request.refuse(problem, None),
+            Err(NotExecuted::Unread(why)) => {
+                request.state.report(&request.route, EventKind::Unread(why));
+                why.response(request.form)
             }
-            Err(Stop::Unprotected(body)) => {
-                asking.state.report(&asking.route, EventKind::Unprotected);
+            Err(NotExecuted::Unprotected(body)) => {
+                request.state.report(&request.route, EventKind::Unprotected);
                 pass(inner, parts, body, Clean::All).await?
             }
         }

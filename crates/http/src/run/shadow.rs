@@ -12,7 +12,7 @@ use crate::body::{Body, BoxError, Clean, CompleteBody, End, Watch, Watched};
 use crate::layer_state::LayerState;
 use crate::observe::{ShadowDetails, ShadowOutcome};
 use crate::problem::{Code, Failure, Problem, is_grpc};
-use crate::request::{Early, NoKey, ParsedRequest, ProtectedRequest, streams};
+use crate::request::{HeadKey, NoKey, ParsedRequest, ProtectedRequest, streams};
 use crate::response::{Statement, is_endless};
 use crate::route::shadow_operation::{SHADOW, UNKEYED};
 use crate::route::{CompiledRoute, Target, template};
@@ -52,8 +52,8 @@ impl ProtectedRequest {
     {
         let (state, route) = (Arc::clone(&self.state), Arc::clone(&self.route));
         let mut details = RequestDetails::of(&self.target);
-        let early = match self.early(&parts, &mut details) {
-            Ok(early) => early,
+        let head_key = match self.checked_head_key(&parts, &mut details) {
+            Ok(head_key) => head_key,
             Err(problem) => {
                 details.report(&state, &route, ShadowOutcome::Refuse(problem.code()));
                 return pass(inner, parts, Body::live(body), Clean::All).await;
@@ -65,9 +65,9 @@ impl ProtectedRequest {
             return pass(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
-        let judge = Judge { asking: self, head: parts.clone(), early, ended, permit, details };
-        let gathering = Gathering { judge: Some(judge), received: BytesMut::new(), max };
-        let body = Body::live(Watched::new(Box::pin(body), gathering)).cleaned(Clean::All);
+        let judge = Judge { request: self, head: parts.clone(), head_key, ended, permit, details };
+        let request_watch = RequestWatch { judge: Some(judge), received: BytesMut::new(), max };
+        let body = Body::live(Watched::new(Box::pin(body), request_watch)).cleaned(Clean::All);
         let mut response = match inner.call(Request::from_parts(parts, body)).await {
             Ok(response) => response,
             Err(error) => {
@@ -78,31 +78,31 @@ impl ProtectedRequest {
                 return Err(error);
             }
         };
-        let listening = Listening::new(&route, &mut response, ending);
+        let response_watch = ResponseWatch::new(&route, &mut response, ending);
         Clean::All.from(response.headers_mut());
-        let watched = |body| Watched::new(Box::pin(body), listening);
+        let watched = |body| Watched::new(Box::pin(body), response_watch);
         Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
     }
 
     /// The key, if it is in the head, or why the request would be refused because of its head.
-    fn early(&self, parts: &Parts, details: &mut RequestDetails) -> Result<Early, Problem> {
-        let early = match self.early_key(parts) {
+    fn checked_head_key(&self, parts: &Parts, details: &mut RequestDetails) -> Result<HeadKey, Problem> {
+        let head_key = match self.head_key(parts) {
             // It may still be a repeat, which a key would have prevented.
             Err(problem) if problem.code() == Code::Missing => {
                 details.refused = Some(Code::Missing);
-                Early::Unkeyed
+                HeadKey::Unkeyed
             }
-            early => {
-                details.has_key = !matches!(early, Ok(Early::Unkeyed | Early::InBody));
-                early?
+            head_key => {
+                details.has_key = !matches!(head_key, Ok(HeadKey::Unkeyed | HeadKey::InBody));
+                head_key?
             }
         };
-        match early {
-            Early::Key(_) => streams::refuse_streams(parts)?,
-            Early::InBody => streams::refuse_tunnels(parts)?,
-            Early::Unkeyed => {}
+        match head_key {
+            HeadKey::Key(_) => streams::refuse_streams(parts)?,
+            HeadKey::InBody => streams::refuse_tunnels(parts)?,
+            HeadKey::Unkeyed => {}
         }
-        Ok(early)
+        Ok(head_key)
     }
 }
 
@@ -122,8 +122,8 @@ impl RequestDetails {
     }
 
     /// There is no key. If one is required, it would have been refused; still find out whether it is a repeat.
-    fn without_key(&mut self, asking: &ProtectedRequest) -> Result<(), Problem> {
-        match asking.unless_optional(NoKey::Absent) {
+    fn without_key(&mut self, request: &ProtectedRequest) -> Result<(), Problem> {
+        match request.unless_optional(NoKey::Absent) {
             Err(problem) if problem.code() == Code::Missing => {
                 self.refused = Some(Code::Missing);
                 Ok(())
@@ -146,9 +146,9 @@ impl RequestDetails {
 
 /// Judges a request after its body has passed.
 struct Judge {
-    asking: ProtectedRequest,
+    request: ProtectedRequest,
     head: Parts,
-    early: Early,
+    head_key: HeadKey,
     ended: oneshot::Receiver<Ending>,
     /// The memory of the request.
     permit: OwnedSemaphorePermit,
@@ -160,13 +160,13 @@ const REQUEST_KIB: u32 = 16;
 
 impl Judge {
     fn report(&self, shadowed: ShadowOutcome) {
-        self.details.report(&self.asking.state, &self.asking.route, shadowed);
+        self.details.report(&self.request.state, &self.request.route, shadowed);
     }
 
     /// Reserves memory for this many more bytes.
     fn may_hold(&mut self, bytes: usize) -> bool {
         let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.asking.state.judging).try_acquire_many_owned(kib);
+        let more = Arc::clone(&self.request.state.judging).try_acquire_many_owned(kib);
         more.map(|more| self.permit.merge(more)).is_ok()
     }
 
@@ -178,31 +178,31 @@ impl Judge {
     }
 
     async fn outcome_of(&mut self, data: Bytes) -> Result<ShadowOutcome, Problem> {
-        let ProtectedRequest { state, route, target, .. } = &self.asking;
+        let ProtectedRequest { state, route, target, .. } = &self.request;
         let operation = route.operation(target);
         let complete = CompleteBody { data, ..CompleteBody::default() };
-        let for_key = matches!(self.early, Early::InBody);
-        let taken = self.asking.parse_payload(&self.head, &operation, &complete, for_key).await;
-        let early = std::mem::replace(&mut self.early, Early::Unkeyed);
-        let (known, key) = match (taken, early) {
-            (Ok(ParsedRequest::Payload(known, Some(late))), _) => (known, Some(late)),
-            (Ok(ParsedRequest::Payload(known, None)), Early::Key(early)) => (known, Some(early)),
+        let for_key = matches!(self.head_key, HeadKey::InBody);
+        let taken = self.request.parse_payload(&self.head, &operation, &complete, for_key).await;
+        let head_key = std::mem::replace(&mut self.head_key, HeadKey::Unkeyed);
+        let (known, key) = match (taken, head_key) {
+            (Ok(ParsedRequest::Payload(known, Some(body_key))), _) => (known, Some(body_key)),
+            (Ok(ParsedRequest::Payload(known, None)), HeadKey::Key(head_key)) => (known, Some(head_key)),
             (Ok(ParsedRequest::Payload(known, None)), _) => (known, None),
             (Ok(ParsedRequest::NoKey(NoKey::Absent)), _) => {
-                self.details.without_key(&self.asking)?;
+                self.details.without_key(&self.request)?;
                 // Its payload may still show that it is a repeat.
-                match self.asking.parse_payload(&self.head, &operation, &complete, false).await {
+                match self.request.parse_payload(&self.head, &operation, &complete, false).await {
                     Ok(ParsedRequest::Payload(known, _)) => (known, None),
                     _ => return Ok(ShadowOutcome::Run),
                 }
             }
             (Ok(ParsedRequest::NoKey(no_key)), _) => {
                 self.details.has_key = true;
-                self.asking.unless_optional(no_key)?;
+                self.request.unless_optional(no_key)?;
                 return Ok(ShadowOutcome::Run);
             }
             // Without a key, it need not be comparable.
-            (Err(_), Early::Unkeyed) => return Ok(ShadowOutcome::Run),
+            (Err(_), HeadKey::Unkeyed) => return Ok(ShadowOutcome::Run),
             (Err(problem), _) => return Err(problem),
         };
         if key.is_some() {
@@ -311,19 +311,19 @@ fn shadow_outcome(outcome: &RequestOutcome, route: &CompiledRoute) -> ShadowOutc
 }
 
 /// Collects a request's body while it passes, for the judge.
-struct Gathering {
+struct RequestWatch {
     judge: Option<Judge>,
     received: BytesMut,
     max: usize,
 }
 
-impl Watch for Gathering {
+impl Watch for RequestWatch {
     fn data(&mut self, data: &Bytes) {
         if self.judge.is_none() {
             return;
         }
         let shadowed = if self.received.len() + data.len() > self.max {
-            let is_unkeyed = matches!(self.judge, Some(Judge { early: Early::Unkeyed, .. }));
+            let is_unkeyed = matches!(self.judge, Some(Judge { head_key: HeadKey::Unkeyed, .. }));
             if is_unkeyed { ShadowOutcome::Run } else { ShadowOutcome::Refuse(Code::TooLarge) }
         } else if self.judge.as_mut().is_some_and(|judge| judge.may_hold(data.len())) {
             self.received.extend_from_slice(data);
@@ -349,7 +349,7 @@ impl Watch for Gathering {
     }
 }
 
-impl Drop for Gathering {
+impl Drop for RequestWatch {
     fn drop(&mut self) {
         if let Some(judge) = self.judge.take() {
             judge.report(ShadowOutcome::NotJudged);
@@ -358,13 +358,13 @@ impl Drop for Gathering {
 }
 
 /// Watches a response for what it says about its effect.
-struct Listening {
+struct ResponseWatch {
     route: Arc<CompiledRoute>,
     response: Option<(response::Parts, oneshot::Sender<Ending>)>,
     is_empty: bool,
 }
 
-impl Listening {
+impl ResponseWatch {
     fn new<R>(
         route: &Arc<CompiledRoute>,
         response: &mut Response<R>,
@@ -375,13 +375,13 @@ impl Listening {
         parts.headers = response.headers().clone();
         parts.extensions = response.extensions().clone();
         let endless = is_endless(&parts.headers);
-        let mut listening =
+        let mut response_watch =
             Self { route: Arc::clone(route), response: Some((parts, ending)), is_empty: true };
         if endless {
             // It may never end, and its end would add nothing.
-            listening.send_ending(None);
+            response_watch.send_ending(None);
         }
-        listening
+        response_watch
     }
 
     fn send_ending(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
@@ -392,7 +392,7 @@ impl Listening {
     }
 }
 
-impl Watch for Listening {
+impl Watch for ResponseWatch {
     fn data(&mut self, data: &Bytes) {
         self.is_empty &= data.is_empty();
     }
@@ -409,7 +409,7 @@ impl Watch for Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ResponseWatch {
     fn drop(&mut self) {
         // Not read completely, such as the response to HEAD: its status still counts, except for gRPC.
         let has_responded = self.response.as_ref().is_some_and(|(parts, _)| !is_grpc(&parts.headers));
