@@ -37,13 +37,13 @@ impl Layer {
     /// The default of [`body_time_max`](Self::body_time_max): 5 minutes, enough for 10 MiB over a slow line.
     pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
 
-    /// A layer with the same terms for every route.
-    pub fn new(engine: Engine, terms: Terms) -> Result<Self, TermsError> {
-        Self::routed(engine, Routes::new(terms)?)
+    /// A layer with the same settings for every route.
+    pub fn new(engine: Engine, settings: Terms) -> Result<Self, TermsError> {
+        Self::routed(engine, Routes::new(settings)?)
     }
 
-    /// A layer with separate terms per route. Fails if they [require](semel::sealing::Seal::Required) sealing and the
-    /// engine has no key, or if they have a [reconciler](Terms::reconciler) that the engine does not know.
+    /// A layer with separate settings per route. Fails if they [require](semel::sealing::Seal::Required) sealing and
+    /// the engine has no key, or if they have a [reconciler](Terms::reconciler) that the engine does not know.
     pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
         if let Some(route) = routes.unasked_route(|operation| engine.has_reconciler(operation)) {
             return Err(TermsError::Unasked(route));

@@ -106,15 +106,15 @@ impl LayerState {
         self.observer.observe(&Event::in_shadow(&route.label, shadowed, seen));
     }
 
-    /// How callers are identified under these terms; without terms, as on the rest of the layer.
+    /// How callers are identified under these settings; without settings, as on the rest of the layer.
     pub(crate) fn callers_under<'s>(&'s self, route: Option<&'s CompiledRoute>) -> &'s Callers {
-        route.and_then(|route| route.terms.callers.as_ref()).unwrap_or(&self.callers)
+        route.and_then(|route| route.settings.callers.as_ref()).unwrap_or(&self.callers)
     }
 
     /// All rules that identify callers, without duplicates; the layer's own first.
     pub(crate) fn all_callers(&self) -> Vec<&Callers> {
         let mut found = vec![&self.callers];
-        for callers in self.routes.all().filter_map(|(_, terms)| terms.callers.as_ref()) {
+        for callers in self.routes.all().filter_map(|(_, settings)| settings.callers.as_ref()) {
             if !found.iter().any(|known| known.is_same(callers)) {
                 found.push(callers);
             }
@@ -132,7 +132,7 @@ impl LayerState {
         callers.scope(parts, operation, self.tenant.as_deref())
     }
 
-    /// The scope of `operation` under these terms.
+    /// The scope of `operation` under these settings.
     pub(crate) fn scope(
         &self,
         route: &CompiledRoute,

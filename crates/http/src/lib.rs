@@ -66,7 +66,7 @@
 //! Its [`Terms`] contain everything: whether a key is required and [where it comes from](KeySource), [how callers are
 //! identified](Callers) if that differs from the rest of the layer, the guarantee and its duration, [how much of a
 //! response is stored](Retain), [who authorizes a replay](Authorize), [who resolves unknown outcomes](Reconciler),
-//! what happens [while the store is down](StoreDown), and whether the terms are [enforced](Mode) or only reported to
+//! what happens [while the store is down](StoreDown), and whether the settings are [enforced](Mode) or only reported to
 //! an [`Observer`].
 //!
 //! # What a client gets
@@ -85,7 +85,7 @@
 //! | `body` | bodies, read or streamed |
 //! | `problem` | what is answered if there is no outcome |
 //! | `stored` | what is stored of a response, and its replay |
-//! | `route` | which requests belong to a route, and its terms |
+//! | `route` | which requests belong to a route, and its settings |
 //! | `observe` | events for an [`Observer`] |
 //! | `layer_state` | what all requests of a layer share |
 //! | `handler` | what a handler gets and reports |

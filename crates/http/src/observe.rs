@@ -15,7 +15,7 @@ pub trait Observer: Send + Sync + 'static {
     fn observe(&self, event: &Event<'_>);
 
     /// A request belongs to this operation, by its method and path; called before the request is handled. `operation`
-    /// is a label, as in an [`Event`]. Requests that no terms apply to are not reported.
+    /// is a label, as in an [`Event`]. Requests that no settings apply to are not reported.
     fn routed(&self, operation: &str, mode: Mode) {
         let _ = (operation, mode);
     }

@@ -1,8 +1,8 @@
 //! Memory for the bodies of requests that are read before they run.
 //!
 //! One budget for all requests of a layer, used while bytes arrive and freed with the body; and permits for decoding,
-//! which needs memory while it runs. All waits are limited. The terms of a route limit a single body; this limits all
-//! bodies together.
+//! which needs memory while it runs. All waits are limited. The settings of a route limit a single body; this limits
+//! all bodies together.
 
 use super::budget::{Budget, BudgetExhausted, Reservation};
 use std::net::IpAddr;

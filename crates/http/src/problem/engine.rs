@@ -40,7 +40,7 @@ impl Problem {
         }
     }
 
-    /// The problem for a command without an outcome, if no terms of a route say otherwise.
+    /// The problem for a command without an outcome, if no settings of a route say otherwise.
     pub(crate) fn of_refusal(id: OperationId, reason: &RefusalReason) -> Self {
         match reason {
             RefusalReason::InProgress { retry_after } => {

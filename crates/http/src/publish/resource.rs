@@ -76,7 +76,7 @@ async fn operation(state: &LayerState, parts: &Parts, id: OperationId) -> Result
     let scope = callers_by_rule.of_record(own.record.operation());
     let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
     // If replays need authorization, this must not bypass it.
-    let is_asked_about = route.map_or(state.routes.ask(), |route| route.terms.authorize.is_some());
+    let is_asked_about = route.map_or(state.routes.ask(), |route| route.settings.authorize.is_some());
     let may_see = is_known && !is_asked_about;
     let mut memory = state.response_budget.memory(state.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)

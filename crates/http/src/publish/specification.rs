@@ -36,15 +36,15 @@ fn document(state: &LayerState) -> Value {
     let operations: Vec<_> = state
         .routes
         .all()
-        .map(|(route, terms)| {
-            let mut document = operation(route, terms);
-            if terms.mode == Mode::Shadow {
+        .map(|(route, settings)| {
+            let mut document = operation(route, settings);
+            if settings.mode == Mode::Shadow {
                 return observed(document);
             }
             document["waitMilliseconds"] =
-                milliseconds(terms.wait.unwrap_or_else(|| state.engine.wait())).into();
+                milliseconds(settings.wait.unwrap_or_else(|| state.engine.wait())).into();
             document["unknownOutcome"] =
-                unknown(terms, state.engine.now(), is_looked_up(state, route, terms));
+                unknown(settings, state.engine.now(), is_looked_up(state, route, settings));
             document
         })
         .collect();
@@ -100,40 +100,40 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn operation(route: Option<&str>, terms: &Terms) -> Value {
-    let policy = &terms.policy;
-    let key = match terms.key {
+fn operation(route: Option<&str>, settings: &Terms) -> Value {
+    let policy = &settings.policy;
+    let key = match settings.key {
         KeyRule::Required => "required",
         KeyRule::Optional => "optional",
         KeyRule::Off => "off",
     };
-    let rules = terms.key_source.rules(terms);
+    let rules = settings.key_source.rules(settings);
     json!({
-        "name": terms.name,
+        "name": settings.name,
         "route": route,
-        "methods": terms.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "methods": settings.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "class": policy.class.name(),
         "notAppliedStatuses": {
-            "http": statuses(terms, |status| if let Status::Http(code) = status { Some(code.into()) } else { None }),
-            "grpc": statuses(terms, |status| if let Status::Grpc(code) = status { Some(code) } else { None }),
+            "http": statuses(settings, |status| if let Status::Http(code) = status { Some(code.into()) } else { None }),
+            "grpc": statuses(settings, |status| if let Status::Grpc(code) = status { Some(code) } else { None }),
             "assumption": "given only where nothing took effect; 503 counts with Retry-After only",
         },
         "key": {
             "rule": key,
-            "source": terms.key_source.described(),
+            "source": settings.key_source.described(),
             "charactersMin": rules.map(|rules| rules.min()),
             "charactersMax": rules.map(|rules| rules.max()),
         },
-        "callers": terms.callers.as_ref().map(Callers::description),
-        "mode": match terms.mode {
+        "callers": settings.callers.as_ref().map(Callers::description),
+        "mode": match settings.mode {
             Mode::Enforce => "enforce",
             Mode::Shadow => "shadow",
         },
-        "retained": match terms.retain {
+        "retained": match settings.retain {
             Retain::Whole => "whole",
             Retain::Minimal(_) => "minimal",
         },
-        "whileStoreIsDown": match terms.store_down {
+        "whileStoreIsDown": match settings.store_down {
             StoreDown::Refuse => "refused",
             StoreDown::PassUnprotected => "passed on unprotected",
         },
@@ -143,9 +143,9 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
             AfterExpiry::RunAsNew => 0,
         },
         "attemptsMax": policy.attempts_max,
-        "requestBytesMax": terms.request_bytes_max,
-        "keptResponseBytesMax": terms.response_bytes_max,
-        "mismatchStatus": match terms.mismatch {
+        "requestBytesMax": settings.request_bytes_max,
+        "keptResponseBytesMax": settings.response_bytes_max,
+        "mismatchStatus": match settings.mismatch {
             MismatchStatus::UnprocessableContent => 422,
             MismatchStatus::Conflict => 409,
         },
@@ -154,14 +154,14 @@ fn operation(route: Option<&str>, terms: &Terms) -> Value {
 
 /// Whether unknown outcomes have a reconciler, as known to the engine. For requests without a route, reconcilers of
 /// single methods and paths are not considered.
-fn is_looked_up(state: &LayerState, route: Option<&str>, terms: &Terms) -> bool {
-    let operations = state.routes.operations_like(route, terms);
+fn is_looked_up(state: &LayerState, route: Option<&str>, settings: &Terms) -> bool {
+    let operations = state.routes.operations_like(route, settings);
     operations.iter().any(|operation| state.engine.has_reconciler(operation.as_str()))
 }
 
 /// How an unknown outcome is resolved, in the order in which that is tried, and whether a retry helps.
-fn unknown(terms: &Terms, now: Now, is_looked_up: bool) -> Value {
-    let repeat_within = machine::repeat_within(&terms.policy, now);
+fn unknown(settings: &Terms, now: Now, is_looked_up: bool) -> Value {
+    let repeat_within = machine::repeat_within(&settings.policy, now);
     let is_repeated = repeat_within.is_some();
     let ways = [(is_repeated, "repeat"), (is_looked_up, "look-up"), (true, "operator")];
     let ways: Vec<_> = ways.into_iter().filter_map(|(is_taken, way)| is_taken.then_some(way)).collect();
@@ -173,6 +173,6 @@ fn unknown(terms: &Terms, now: Now, is_looked_up: bool) -> Value {
 }
 
 /// The statuses that count as "nothing took effect", on which the guarantee depends.
-fn statuses(terms: &Terms, of: fn(Status) -> Option<u32>) -> Vec<u32> {
-    terms.rules.not_applied.iter().copied().filter_map(of).collect()
+fn statuses(settings: &Terms, of: fn(Status) -> Option<u32>) -> Vec<u32> {
+    settings.rules.not_applied.iter().copied().filter_map(of).collect()
 }

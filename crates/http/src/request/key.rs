@@ -36,12 +36,12 @@ impl KeySource {
         &self,
         headers: &HeaderMap,
         payload: Option<&RequestPayload>,
-        terms: &Terms,
+        settings: &Terms,
     ) -> Result<Parsed, NoKey> {
         let plain = |key| Parsed { key, warning: None };
         match self {
             Self::Header(name) => {
-                let rules = self.rules(terms).unwrap_or_else(Rules::other_header);
+                let rules = self.rules(settings).unwrap_or_else(Rules::other_header);
                 let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
                 Key::from_header(lines, &rules).map_err(NoKey::from)
             }
@@ -59,11 +59,11 @@ impl KeySource {
             }
             Self::Fingerprint => {
                 let payload = payload.ok_or(NoKey::Absent)?;
-                let print = payload.fingerprint(&terms.policy.selection).map_err(NoKey::Unreadable)?;
+                let print = payload.fingerprint(&settings.policy.selection).map_err(NoKey::Unreadable)?;
                 Ok(plain(Key::from_fingerprint(print)))
             }
             Self::Composite(parts) => {
-                let read = parts.iter().map(|part| part.read(headers, payload, terms));
+                let read = parts.iter().map(|part| part.read(headers, payload, settings));
                 let parts = read.collect::<Result<Vec<Parsed>, NoKey>>()?;
                 let warning = parts.iter().find_map(|part| part.warning);
                 let key = Key::composite(parts.into_iter().map(|part| part.key))?;

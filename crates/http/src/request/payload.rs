@@ -93,8 +93,8 @@ impl RequestPayload {
         Some(request.decoding_bytes_max(&self.limits)).filter(|bytes| *bytes > 0)
     }
 
-    /// Parses the request under the terms of its route, on a blocking thread if that may take long. `for_key`: it has
-    /// no key yet. `permit` is held until this is done, even if nobody waits for it any more.
+    /// Parses the request under the settings of its route, on a blocking thread if that may take long. `for_key`: it
+    /// has no key yet. `permit` is held until this is done, even if nobody waits for it any more.
     pub(crate) async fn parse_payload(
         self,
         route: &Arc<CompiledRoute>,
@@ -106,10 +106,10 @@ impl RequestPayload {
         if !is_long {
             return payload.parse_inline(route, for_key);
         }
-        let (reader, terms) = (Arc::clone(&payload), Arc::clone(route));
+        let (reader, settings) = (Arc::clone(&payload), Arc::clone(route));
         let taking = move || {
             let _permit = permit;
-            reader.parse_inline(&terms, for_key)
+            reader.parse_inline(&settings, for_key)
         };
         match tokio::task::spawn_blocking(taking).await {
             Ok(taken) => taken,
@@ -120,13 +120,13 @@ impl RequestPayload {
     }
 
     fn parse_inline(self: Arc<Self>, route: &CompiledRoute, for_key: bool) -> Result<ParsedRequest, Error> {
-        let terms = &route.terms;
-        let key = match for_key.then(|| terms.key_source.read(&self.headers, Some(&self), terms)) {
+        let settings = &route.settings;
+        let key = match for_key.then(|| settings.key_source.read(&self.headers, Some(&self), settings)) {
             None => None,
             Some(Ok(parsed)) => Some(parsed),
             Some(Err(no_key)) => return Ok(ParsedRequest::NoKey(no_key)),
         };
-        let selection = &terms.policy.selection;
+        let selection = &settings.policy.selection;
         let fingerprint = self.fingerprint(selection)?;
         Ok(ParsedRequest::Payload(
             FingerprintedPayload { payload: self, known: (selection.clone(), fingerprint) },
@@ -167,7 +167,7 @@ impl Payload for RequestPayload {
 }
 
 impl FingerprintedPayload {
-    /// The fingerprint under the terms of the request's route.
+    /// The fingerprint under the settings of the request's route.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.known.1
     }
@@ -179,7 +179,7 @@ impl Payload for FingerprintedPayload {
         if known == selection {
             return Ok(*fingerprint);
         }
-        // A record with other terms. Rare enough to compute it inline.
+        // A record with other settings. Rare enough to compute it inline.
         self.payload.fingerprint(selection)
     }
 }

@@ -113,11 +113,11 @@ impl ProtectedRequest {
 
     /// What the head says about the key.
     pub(crate) fn head_key(&self, parts: &Parts) -> Result<HeadKey, Problem> {
-        let terms = &self.route.terms;
-        if terms.key_source.reads_body() {
+        let settings = &self.route.settings;
+        if settings.key_source.reads_body() {
             return Ok(HeadKey::InBody);
         }
-        match terms.key_source.read(&parts.headers, None, terms) {
+        match settings.key_source.read(&parts.headers, None, settings) {
             Ok(parsed) => Ok(HeadKey::Key(parsed)),
             Err(no_key) => self.unless_optional(no_key).map(|()| HeadKey::Unkeyed),
         }
@@ -125,19 +125,19 @@ impl ProtectedRequest {
 
     /// Refuses a request without a key, unless the key is optional and simply absent.
     pub(crate) fn unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
-        let terms = &self.route.terms;
+        let settings = &self.route.settings;
         match no_key {
-            NoKey::Absent if terms.key == KeyRule::Optional => Ok(()),
+            NoKey::Absent if settings.key == KeyRule::Optional => Ok(()),
             NoKey::Absent => {
                 let detail = format!(
                     "Nothing was run. Send one key per operation, and the same key on retries: {}.",
-                    terms.key_source
+                    settings.key_source
                 );
                 Err(Problem::new(Code::Missing, detail))
             }
             NoKey::Invalid(error) => Err(Problem::new(Code::Invalid, error.to_string())),
             NoKey::NoText => {
-                let detail = format!("The key must be a string or a number: {}.", terms.key_source);
+                let detail = format!("The key must be a string or a number: {}.", settings.key_source);
                 Err(Problem::new(Code::Invalid, detail))
             }
             NoKey::Unreadable(error) => Err(Problem::of_fingerprint_error(&error)),
@@ -151,7 +151,7 @@ impl ProtectedRequest {
         complete: &CompleteBody,
         for_key: bool,
     ) -> Result<ParsedRequest, Problem> {
-        let max = self.route.terms.request_bytes_max;
+        let max = self.route.settings.request_bytes_max;
         let mut tried = payload::tried_first(&parts.headers, &complete.data, max);
         loop {
             let payload = RequestPayload::new(parts, &self.target, operation, complete, tried);
@@ -190,7 +190,7 @@ impl ProtectedRequest {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let max = self.route.terms.request_bytes_max;
+        let max = self.route.settings.request_bytes_max;
         // If the declared length is too large, nothing has to be read.
         if body.size_hint().lower() > max as u64 {
             return Err(Problem::body_too_large(max).into());
@@ -227,13 +227,13 @@ impl ProtectedRequest {
         known: FingerprintedPayload,
         is_async: bool,
     ) -> Intent {
-        let CompiledRoute { terms, policy, .. } = &*self.route;
+        let CompiledRoute { settings, policy, .. } = &*self.route;
         let intent = Intent::new(Arc::clone(scope), key.clone(), Arc::clone(policy), known);
-        let mut intent = intent.sealed(terms.seal);
-        if let Some(rates) = &terms.rates {
+        let mut intent = intent.sealed(settings.seal);
+        if let Some(rates) = &settings.rates {
             intent = intent.limited_by(rates.clone());
         }
-        if let Some(wait) = if is_async { Some(Duration::ZERO) } else { terms.wait } {
+        if let Some(wait) = if is_async { Some(Duration::ZERO) } else { settings.wait } {
             intent = intent.waiting(wait);
         }
         if let Some(address) = self.state.address_of(parts) {

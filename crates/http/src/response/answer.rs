@@ -1,7 +1,7 @@
 //! From the engine's answer to the response for the client.
 //!
 //! One response or problem for every answer and every error of the engine. It depends only on that answer and the
-//! route's terms.
+//! route's settings.
 
 use super::ending::AttemptResponse;
 use crate::body::Body;
@@ -38,7 +38,7 @@ impl Responder<'_> {
         response
     }
 
-    /// The problem for an answer without an outcome, under the route's terms.
+    /// The problem for an answer without an outcome, under the route's settings.
     pub(crate) fn refusal<L>(&self, id: OperationId, request_outcome: &RequestOutcome<L>) -> Problem {
         // A record that cannot be read cannot be probed. Answers with an outcome do not get here.
         let reason = request_outcome.refusal_reason().unwrap_or(RefusalReason::Unreadable);
@@ -47,7 +47,7 @@ impl Responder<'_> {
             RefusalReason::InProgress { .. } | RefusalReason::Unreadable => {
                 problem.with_status_at(self.state.status_at(id))
             }
-            RefusalReason::Mismatch if self.route.terms.mismatch == MismatchStatus::Conflict => {
+            RefusalReason::Mismatch if self.route.settings.mismatch == MismatchStatus::Conflict => {
                 problem.with_status(409)
             }
             RefusalReason::Unknown { repeatable } => {

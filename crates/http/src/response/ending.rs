@@ -41,12 +41,12 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let (terms, class) = (&responder.route.terms, handle.attempt().class());
+    let (settings, class) = (&responder.route.settings, handle.attempt().class());
     let (mut parts, body) = response.into_parts();
     let read = if is_endless(&parts.headers) {
         ReadResponse::Over(Body::live(body).cleaned(Clean::All), UnstoredReason::TooLong)
     } else {
-        body::read_response(body, terms.response_bytes_max, memory).await
+        body::read_response(body, settings.response_bytes_max, memory).await
     };
     let statement_of = |complete| {
         let statement = Statement::new(&parts, complete, handle.report().steer);
@@ -57,8 +57,8 @@ where
     };
     let (ending, body, stored_memory) = match read {
         ReadResponse::Complete(mut complete, mut memory) => {
-            let kept = |status| kept(&parts, &complete, method, status, handle, terms);
-            let ending = statement_of(Some(&complete)).ending(class, terms, kept);
+            let kept = |status| kept(&parts, &complete, method, status, handle, settings);
+            let ending = statement_of(Some(&complete)).ending(class, settings, kept);
             let length = parts.headers.get(CONTENT_LENGTH);
             let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(complete.data.len()));
             if is_wrong && !is_bodiless(method, parts.status) {
@@ -74,8 +74,8 @@ where
                 let (operation, id) = (responder.route.label.as_str(), handle.operation_id());
                 tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }
-            let unkept = |status| unkept(&parts, status, handle, terms);
-            (statement_of(None).ending(class, terms, unkept), body, None)
+            let unkept = |status| unkept(&parts, status, handle, settings);
+            (statement_of(None).ending(class, settings, unkept), body, None)
         }
         ReadResponse::Broken(error) => return failed(Failure::of_body(&*error)),
     };
@@ -114,16 +114,16 @@ fn kept(
     method: &Method,
     status: Status,
     handle: &Handle,
-    terms: &Terms,
+    settings: &Terms,
 ) -> Outcome {
-    if let Retain::Minimal(_) = terms.retain {
+    if let Retain::Minimal(_) = settings.retain {
         return rebuild::minimal(status, &parts.headers, handle.report().resource);
     }
     let bodiless = is_bodiless(method, parts.status);
-    let trailers = |trailers| terms.kept.of(trailers, 0, true).into_iter().collect();
+    let trailers = |trailers| settings.kept.of(trailers, 0, true).into_iter().collect();
     Outcome {
         status,
-        headers: terms.kept.of(&parts.headers, complete.data.len(), bodiless).into_iter().collect(),
+        headers: settings.kept.of(&parts.headers, complete.data.len(), bodiless).into_iter().collect(),
         body: semel::core::outcome::Body::Kept(by_itself(&complete.data)),
         trailers: complete.trailers.as_ref().map_or_else(Fields::default, trailers),
         labels: Labels::default(),
@@ -146,8 +146,8 @@ fn by_itself(data: &Bytes) -> Bytes {
 const READ_BYTES: usize = 64 * 1024;
 
 /// The outcome of a response that is too long or endless.
-fn unkept(parts: &Parts, status: Status, handle: &Handle, terms: &Terms) -> Outcome {
-    match terms.retain {
+fn unkept(parts: &Parts, status: Status, handle: &Handle, settings: &Terms) -> Outcome {
+    match settings.retain {
         Retain::Whole => Outcome::not_retained(status),
         Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.report().resource),
     }
@@ -194,7 +194,7 @@ impl Statement {
     pub(crate) fn ending(
         &self,
         class: Class,
-        terms: &Terms,
+        settings: &Terms,
         outcome: impl FnOnce(Status) -> Outcome,
     ) -> Ending {
         let Some(status) = self.status else { return Ending::InDoubt };
@@ -203,7 +203,7 @@ impl Statement {
             return Ending::InDoubt;
         }
         let answer = Answer { status, retry_after: self.retry_after, steer: self.steer };
-        Ending::of(class, &answer, &terms.rules, outcome(status))
+        Ending::of(class, &answer, &settings.rules, outcome(status))
     }
 }
 

@@ -27,7 +27,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 ///     *refusal.status_mut() = http::StatusCode::UNAUTHORIZED;
 ///     Err(refusal)
 /// });
-/// let terms = Terms { authorize: Some(authorize), ..Terms::default() };
+/// let settings = Terms { authorize: Some(authorize), ..Terms::default() };
 /// # async fn is_still_valid(_: Option<&http::HeaderValue>) -> bool { true }
 /// ```
 #[derive(Clone)]

@@ -149,7 +149,7 @@ impl Callers {
     ///     let partner: &Partner = parts.extensions.get().ok_or(NotIdentified::ByRule)?;
     ///     Ok((Identity::api_key(&*partner.key).into(), Some(partner.organisation.clone().into())))
     /// });
-    /// let terms = Terms { callers: Some(callers), ..Terms::default() };
+    /// let settings = Terms { callers: Some(callers), ..Terms::default() };
     /// ```
     pub fn in_tenants(
         rule: impl Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! A route whose terms have been validated, in the form that requests use.
+//! A route whose settings have been validated, in the form that requests use.
 
 use super::method::check_method;
 use super::settings::{Terms, TermsError};
@@ -8,25 +8,25 @@ use semel::core::policy::Policy;
 use semel::core::scope::Operation;
 use std::sync::Arc;
 
-/// Validated terms, shared by requests.
+/// Validated settings, shared by requests.
 #[derive(Debug)]
 pub(crate) struct CompiledRoute {
     /// The operation's label in metrics.
     pub(crate) label: String,
     /// The operation's name, if it has one.
     pub(super) name: Option<Arc<str>>,
-    pub(crate) terms: Terms,
+    pub(crate) settings: Terms,
     pub(crate) policy: Arc<Policy>,
 }
 
 impl CompiledRoute {
-    pub(super) fn new(mut terms: Terms, pattern: &str) -> Result<Arc<Self>, TermsError> {
-        terms.check()?;
-        terms.methods = normalized(&terms.methods)?;
-        let policy = Arc::new(terms.policy.clone());
-        let label = terms.name.clone().unwrap_or_else(|| pattern.to_owned());
-        let name = terms.name.as_deref().map(Arc::from);
-        Ok(Arc::new(Self { label, name, terms, policy }))
+    pub(super) fn new(mut settings: Terms, pattern: &str) -> Result<Arc<Self>, TermsError> {
+        settings.check()?;
+        settings.methods = normalized(&settings.methods)?;
+        let policy = Arc::new(settings.policy.clone());
+        let label = settings.name.clone().unwrap_or_else(|| pattern.to_owned());
+        let name = settings.name.as_deref().map(Arc::from);
+        Ok(Arc::new(Self { label, name, settings, policy }))
     }
 
     /// The operation of a request.

@@ -1,4 +1,4 @@
-//! What is stored of a response that a probe found, under the terms of its route.
+//! What is stored of a response that a probe found, under the settings of its route.
 
 use super::settings::Terms;
 use crate::stored::{Retain, rebuild};
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use semel::core::outcome::{Outcome, Status};
 
 impl Terms {
-    /// The outcome to store, under these terms, for a response that a probe found. It is not the original response;
+    /// The outcome to store, under these settings, for a response that a probe found. It is not the original response;
     /// replays of it are marked `Idempotency-Replayed: rebuilt`.
     ///
     /// Without a body, or with one that is too long, only the fact that it happened is stored.

@@ -22,13 +22,13 @@ use std::fmt;
 ///     KeySource::Pointer(Pointer::parse("/account")?),
 ///     KeySource::Pointer(Pointer::parse("/event/id")?),
 /// ]);
-/// let terms = Terms { key: KeyRule::Required, key_source: source, ..Terms::default() };
-/// terms.check()?;
+/// let settings = Terms { key: KeyRule::Required, key_source: source, ..Terms::default() };
+/// settings.check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// A header. `Idempotency-Key` follows the terms' [`key_rules`](Terms::key_rules).
+    /// A header. `Idempotency-Key` follows the settings' [`key_rules`](Terms::key_rules).
     Header(HeaderName),
     /// A string or a number in a JSON body; numbers by their canonical text (`1e2` for `100.0`). `null`, a boolean,
     /// an array or an object is refused; a body that is not JSON has no key.
@@ -71,9 +71,9 @@ impl KeySource {
     }
 
     /// The rules for a key from this source, if it is a text that the client chooses.
-    pub(crate) fn rules(&self, terms: &Terms) -> Option<Rules> {
+    pub(crate) fn rules(&self, settings: &Terms) -> Option<Rules> {
         match self {
-            Self::Header(name) if *name == names::KEY => Some(terms.key_rules),
+            Self::Header(name) if *name == names::KEY => Some(settings.key_rules),
             Self::Header(_) | Self::Pointer(_) => Some(Rules::other_header()),
             Self::Fingerprint | Self::Composite(_) => None,
         }

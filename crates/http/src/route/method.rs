@@ -53,7 +53,7 @@ pub(crate) fn folded(method: &Method) -> Method {
     }
 }
 
-/// A method of the terms, in its normal form. One that is at most two edits away from a standard method is a
+/// A method of the settings, in its normal form. One that is at most two edits away from a standard method is a
 /// misspelling, and is refused: no request would ever match it.
 pub fn check_method(method: &Method) -> Result<Method, TermsError> {
     let method = folded(method);

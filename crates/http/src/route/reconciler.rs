@@ -24,8 +24,8 @@ use std::sync::Arc;
 ///         None => Finding::NoAnswer,
 ///     }
 /// };
-/// let terms = Terms { reconciler: Some(Reconciler::by(asked)), ..Terms::default() };
-/// let routes = Routes::new(terms)?;
+/// let settings = Terms { reconciler: Some(Reconciler::by(asked)), ..Terms::default() };
+/// let routes = Routes::new(settings)?;
 /// let within = routes.clone();
 /// let engine = Engine::builder(Arc::new(memory::Store::new()))
 ///     .reconcilers(move |operation| within.reconciler_of(operation))
@@ -54,9 +54,9 @@ impl fmt::Debug for Reconciler {
 }
 
 impl Routes {
-    /// The reconciler for records of this operation, by the current terms.
+    /// The reconciler for records of this operation, by the current settings.
     pub fn reconciler_of(&self, operation: &str) -> Option<Arc<dyn Reconcile>> {
-        self.of_record(operation)?.terms.reconciler.as_ref().map(|reconciler| Arc::clone(&reconciler.0))
+        self.of_record(operation)?.settings.reconciler.as_ref().map(|reconciler| Arc::clone(&reconciler.0))
     }
 }
 

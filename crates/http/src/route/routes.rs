@@ -1,6 +1,6 @@
-//! Which terms apply to a request.
+//! Which settings apply to a request.
 //!
-//! No spelling of a method or a path bypasses the terms.
+//! No spelling of a method or a path bypasses the settings.
 
 use super::compiled_route::CompiledRoute;
 use super::method::{folded, is_registered_method};
@@ -13,7 +13,7 @@ use semel::core::scope::{Operation, normal_path};
 use semel::sealing::Seal;
 use std::sync::Arc;
 
-/// Which terms apply to a request: those of the first route that matches its path and method, otherwise the default.
+/// Which settings apply to a request: those of the first route that matches its path and method, otherwise the default.
 ///
 /// ```
 /// use semel_http::{KeyRule, Routes, Terms};
@@ -24,10 +24,10 @@ use std::sync::Arc;
 /// ```
 ///
 /// Methods are compared without regard to letter case, and paths in their [normal
-/// form](semel::core::scope::normal_path): `post //%63harges` gets the terms of `POST /charges`, shares its keys, and
-/// is passed on unchanged. Services differ about `/Charges`, `/charges/`, `/charges;v=1` and, with an escaped slash,
-/// `/v1%2Fcharges`: these get the default terms unless a route matches. If your service treats them as the same,
-/// reject all but one, or give each a route with the same [name](Terms::name).
+/// form](semel::core::scope::normal_path): `post //%63harges` gets the settings of `POST /charges`, shares its keys,
+/// and is passed on unchanged. Services differ about `/Charges`, `/charges/`, `/charges;v=1` and, with an escaped
+/// slash, `/v1%2Fcharges`: these get the default settings unless a route matches. If your service treats them as the
+/// same, reject all but one, or give each a route with the same [name](Terms::name).
 #[derive(Debug, Clone)]
 pub struct Routes {
     default: Arc<CompiledRoute>,
@@ -43,42 +43,45 @@ impl Routes {
         Ok(Self { default: CompiledRoute::new(default, "other")?, by_pattern: Vec::new() })
     }
 
-    /// Adds `terms` for requests whose path matches `pattern`, a [`RoutePattern`], and whose method is in the terms.
-    pub fn with(mut self, pattern: &str, terms: Terms) -> Result<Self, TermsError> {
+    /// Adds `settings` for requests whose path matches `pattern`, a [`RoutePattern`], and whose method is in the
+    /// settings.
+    pub fn with(mut self, pattern: &str, settings: Terms) -> Result<Self, TermsError> {
         let parsed = RoutePattern::parse(pattern).map_err(TermsError::Pattern)?;
-        if let Some(name) = &terms.name
-            && self.all().any(|(_, other)| other.name == terms.name && !is_one_rule(other, &terms))
+        if let Some(name) = &settings.name
+            && self.all().any(|(_, other)| other.name == settings.name && !is_one_rule(other, &settings))
         {
             return Err(TermsError::Callers(name.clone()));
         }
-        if let Some(name) = terms.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &terms)) {
+        if let Some(name) = settings.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &settings)) {
             return Err(TermsError::Name(name.clone()));
         }
-        self.by_pattern.push((parsed, CompiledRoute::new(terms, pattern)?));
+        self.by_pattern.push((parsed, CompiledRoute::new(settings, pattern)?));
         Ok(self)
     }
 
-    /// Whether records of requests with other terms may have this name.
-    fn is_anothers(&self, name: &str, pattern: &RoutePattern, terms: &Terms) -> bool {
+    /// Whether records of requests with other settings may have this name.
+    fn is_anothers(&self, name: &str, pattern: &RoutePattern, settings: &Terms) -> bool {
         let Some((method, path)) = route_of(name) else { return false };
         // Names of records are normal forms, so another spelling cannot collide.
-        let is_named = terms.methods.iter().any(|own| folded(own) == method);
+        let is_named = settings.methods.iter().any(|own| folded(own) == method);
         let is_its_own = is_named && pattern.is_fixed() && pattern.normal() == path;
         let is_taken = |(earlier, route): &(RoutePattern, Arc<CompiledRoute>)| {
-            earlier.fits(path) && route.terms.methods.contains(&method) && route.name.as_deref() != Some(name)
+            earlier.fits(path)
+                && route.settings.methods.contains(&method)
+                && route.name.as_deref() != Some(name)
         };
         !is_its_own || self.by_pattern.iter().any(is_taken)
     }
 
-    /// All routes with pattern and terms; the default, without a pattern, last.
+    /// All routes with pattern and settings; the default, without a pattern, last.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
-        let routes = self.by_pattern.iter().map(|(pattern, route)| (Some(pattern.as_str()), &route.terms));
-        routes.chain([(None, &self.default.terms)])
+        let routes = self.by_pattern.iter().map(|(pattern, route)| (Some(pattern.as_str()), &route.settings));
+        routes.chain([(None, &self.default.settings)])
     }
 
     /// Protected methods that are not in IANA's registry, without duplicates: perhaps misspelled.
     pub fn unregistered_methods(&self) -> Vec<&Method> {
-        let methods = self.all().flat_map(|(_, terms)| &terms.methods);
+        let methods = self.all().flat_map(|(_, settings)| &settings.methods);
         let mut found: Vec<_> = methods.filter(|method| !is_registered_method(method)).collect();
         found.sort_by_key(|method| method.as_str());
         found.dedup();
@@ -87,42 +90,42 @@ impl Routes {
 
     /// Whether any route requires authorization before a replay.
     pub(crate) fn ask(&self) -> bool {
-        self.all().any(|(_, terms)| terms.authorize.is_some())
+        self.all().any(|(_, settings)| settings.authorize.is_some())
     }
 
     /// The first route, by its label, whose outcomes must be sealed.
     pub(crate) fn sealed_route(&self) -> Option<&str> {
         let mut routes = self.by_pattern.iter().map(|(_, route)| route).chain([&self.default]);
-        let route = routes.find(|route| route.terms.seal == Seal::Required);
+        let route = routes.find(|route| route.settings.seal == Seal::Required);
         route.map(|route| route.label.as_str())
     }
 
-    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the current terms.
+    /// Whether outcomes of a record's operation [must](Seal::Required) be sealed, by the current settings.
     pub fn must_seal(&self, operation: &str) -> bool {
-        self.of_record(operation).is_some_and(|route| route.terms.seal == Seal::Required)
+        self.of_record(operation).is_some_and(|route| route.settings.seal == Seal::Required)
     }
 
-    /// The longest body that is stored of responses of a record's operation, by the current terms.
+    /// The longest body that is stored of responses of a record's operation, by the current settings.
     pub fn response_bytes_max(&self, operation: &str) -> usize {
-        self.of_record(operation).unwrap_or(&self.default).terms.response_bytes_max
+        self.of_record(operation).unwrap_or(&self.default).settings.response_bytes_max
     }
 
-    /// Whether only the minimal form is stored of responses of a record's operation, by the current terms.
+    /// Whether only the minimal form is stored of responses of a record's operation, by the current settings.
     pub fn stores_minimal(&self, operation: &str) -> bool {
-        let terms = &self.of_record(operation).unwrap_or(&self.default).terms;
-        matches!(terms.retain, Retain::Minimal(_))
+        let settings = &self.of_record(operation).unwrap_or(&self.default).settings;
+        matches!(settings.retain, Retain::Minimal(_))
     }
 
     /// Sample operations of a route, one per method if it has no name. Those of the default have a path that matches
     /// no pattern, unless a pattern matches everything.
-    pub(crate) fn operations_like(&self, route: Option<&str>, terms: &Terms) -> Vec<Operation> {
-        if let Some(name) = &terms.name {
+    pub(crate) fn operations_like(&self, route: Option<&str>, settings: &Terms) -> Vec<Operation> {
+        if let Some(name) = &settings.name {
             return vec![Operation::named(name.as_str())];
         }
         let longest = self.by_pattern.iter().map(|(pattern, _)| pattern.segment_count()).max();
         let other = || "/(other)".repeat(longest.unwrap_or_default() + 1);
         let path = route.map_or_else(other, str::to_owned);
-        terms.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
+        settings.methods.iter().map(|method| Operation::route(method.as_str(), path.as_str())).collect()
     }
 
     /// The first route with a reconciler that the engine does not know.
@@ -131,9 +134,10 @@ impl Routes {
             let operation = operation.as_str();
             self.reconciler_of(operation).is_some() && !knows(operation)
         };
-        let mut routes = self.all().filter(|(_, terms)| terms.reconciler.is_some());
-        let found = routes.find(|(route, terms)| self.operations_like(*route, terms).iter().any(is_unasked));
-        found.map(|(route, terms)| terms.name.as_deref().or(route).unwrap_or("other").to_owned())
+        let mut routes = self.all().filter(|(_, settings)| settings.reconciler.is_some());
+        let found =
+            routes.find(|(route, settings)| self.operations_like(*route, settings).iter().any(is_unasked));
+        found.map(|(route, settings)| settings.name.as_deref().or(route).unwrap_or("other").to_owned())
     }
 
     /// All labels that [`label`](Self::label) can return; at most one per route.
@@ -151,10 +155,10 @@ impl Routes {
         self.of_record(shadowed(operation)).unwrap_or(&self.default).label.as_str()
     }
 
-    /// The terms for a record of this operation, by the current routes.
+    /// The settings for a record of this operation, by the current routes.
     pub(crate) fn of_record(&self, operation: &str) -> Option<&Arc<CompiledRoute>> {
         let mut named = self.by_pattern.iter().map(|(_, route)| route).chain([&self.default]);
-        if let Some(route) = named.find(|route| route.terms.name.as_deref() == Some(operation)) {
+        if let Some(route) = named.find(|route| route.settings.name.as_deref() == Some(operation)) {
             return Some(route);
         }
         let (method, path) = operation.split_once(' ')?;
@@ -162,10 +166,10 @@ impl Routes {
         self.of(&folded(&method.parse().ok()?), &normal_path(path))
     }
 
-    /// The terms for a request, if its method is protected; method and path are in normal form.
+    /// The settings for a request, if its method is protected; method and path are in normal form.
     pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<CompiledRoute>> {
         let routes = self.by_pattern.iter().filter(|(pattern, _)| pattern.fits(path)).map(|(_, route)| route);
-        routes.chain([&self.default]).find(|route| route.terms.methods.contains(method))
+        routes.chain([&self.default]).find(|route| route.settings.methods.contains(method))
     }
 }
 
@@ -197,7 +201,7 @@ mod tests {
     fn a_route_applies_to_the_methods_it_names() {
         let delete = Terms { methods: vec![Method::DELETE], name: Some("delete".into()), ..Terms::default() };
         let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("valid");
-        let name = |method, path| routes.of(&method, path).map(|route| route.terms.name.clone());
+        let name = |method, path| routes.of(&method, path).map(|route| route.settings.name.clone());
         assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
         assert_eq!(name(Method::POST, "/x"), Some(None));
         assert_eq!(name(Method::DELETE, "/y"), None);
@@ -211,7 +215,7 @@ mod tests {
             Routes::new(Terms { methods, ..Terms::default() })
         };
         let routes = under(&["post", "POST", "Delete"]).expect("valid");
-        assert_eq!(routes.default.terms.methods, [Method::POST, Method::DELETE]);
+        assert_eq!(routes.default.settings.methods, [Method::POST, Method::DELETE]);
         let error = TermsError::Method { found: "POTS".into(), meant: "POST" };
         assert_eq!(under(&["DELETE", "pots"]).unwrap_err(), error);
         assert!(error.to_string().contains("`POTS`") && error.to_string().contains("`POST`"));
@@ -251,8 +255,8 @@ mod tests {
         for (source, error) in
             [(one, TermsError::Composite), (nested, TermsError::Composite), (circular, TermsError::KeyHeader)]
         {
-            let terms = Terms { key_source: source, ..Terms::default() };
-            assert_eq!(Routes::new(terms).unwrap_err(), error);
+            let settings = Terms { key_source: source, ..Terms::default() };
+            assert_eq!(Routes::new(settings).unwrap_err(), error);
         }
         let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
         assert!(matches!(bad.unwrap_err(), TermsError::Pattern(_)));

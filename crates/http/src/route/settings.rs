@@ -1,4 +1,4 @@
-//! The terms of a route: what it requires and what it promises.
+//! The settings of a route: what it requires and what it promises.
 
 use super::authorize::Authorize;
 use super::callers::Callers;
@@ -30,16 +30,16 @@ pub enum KeyRule {
     Off,
 }
 
-/// Whether terms are enforced.
+/// Whether settings are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// The terms are enforced.
+    /// The settings are enforced.
     #[default]
     Enforce,
     /// Every request is passed on as if there were no layer, and an [`Observer`](crate::Observer) learns what would
     /// have happened. Nothing is refused, replayed or delayed, and an unavailable store has no effect.
     ///
-    /// Its records are in a separate scope: they are never replayed, and when the terms are enforced, every key is
+    /// Its records are in a separate scope: they are never replayed, and when the settings are enforced, every key is
     /// new. Handlers get no [`Handle`](crate::Handle), as without a key.
     Shadow,
 }
@@ -65,7 +65,7 @@ pub enum MismatchStatus {
     Conflict,
 }
 
-/// The terms of a route.
+/// The settings of a route.
 ///
 /// ```
 /// use semel_http::{KeyRule, Terms};
@@ -73,8 +73,8 @@ pub enum MismatchStatus {
 /// use std::time::Duration;
 ///
 /// let week = Policy::new(Class::External).with(|policy| policy.ttl = Duration::from_hours(7 * 24))?;
-/// let terms = Terms { key: KeyRule::Required, policy: week, ..Terms::default() };
-/// terms.check()?;
+/// let settings = Terms { key: KeyRule::Required, policy: week, ..Terms::default() };
+/// settings.check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ pub struct Terms {
     /// and merchant 7 of this rule are one caller for quotas, and if the route later uses another rule, one could get
     /// the other's replays.
     pub callers: Option<Callers>,
-    /// Whether the terms are enforced. They are.
+    /// Whether the settings are enforced. They are.
     pub mode: Mode,
     /// The policy of new records. Class `external`. With class `local`, the handler gets a
     /// [`Joinable`](crate::Joinable) and records what it commits in its own transaction; see the [crate](crate).
@@ -163,14 +163,14 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// The same terms with keys from another header, with IDs that somebody else chose (`webhook-id`): 1 to 255
+    /// The same settings with keys from another header, with IDs that somebody else chose (`webhook-id`): 1 to 255
     /// characters, weak or not.
     #[must_use]
     pub fn keyed_by(self, header: HeaderName) -> Self {
         Self { key_source: KeySource::Header(header), ..self }
     }
 
-    /// Validates the terms.
+    /// Validates the settings.
     pub fn check(&self) -> Result<(), TermsError> {
         if self.policy.class == Class::Local {
             self.check_local()?;
@@ -197,7 +197,7 @@ impl Terms {
     }
 }
 
-/// Why terms are invalid.
+/// Why settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TermsError {

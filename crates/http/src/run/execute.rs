@@ -1,7 +1,7 @@
 //! A protected request: runs once, and gets its result.
 //!
 //! The call of the engine, the attempt within it, and the authorization before a replay. The inner service is called
-//! only by the engine, except if the store is unavailable and the terms allow it.
+//! only by the engine, except if the store is unavailable and the settings allow it.
 
 use super::running_work::RunningWork;
 use super::service::pass;
@@ -67,8 +67,8 @@ impl ProtectedRequest {
         let Ok(memory) = self.state.response_budget.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
-        let terms = &self.route.terms;
-        let is_asked_about = terms.authorize.is_some() || terms.retain.rebuild().is_some();
+        let settings = &self.route.settings;
+        let is_asked_about = settings.authorize.is_some() || settings.retain.rebuild().is_some();
         let retry = is_asked_about.then(|| parts.clone());
         let pending_call =
             PendingCall(Arc::new(Mutex::new(Some(HandlerCall { inner, parts, complete, memory }))));
@@ -113,7 +113,7 @@ impl ProtectedRequest {
             Ok(answer) => answer,
             Err(error) => {
                 if is_out_of_reach(&error)
-                    && terms.store_down == StoreDown::PassUnprotected
+                    && settings.store_down == StoreDown::PassUnprotected
                     && let Some(HandlerCall { inner, parts, complete, .. }) = pending_call.take()
                 {
                     return Box::pin(self.fail_open(inner, parts, complete)).await;
@@ -203,8 +203,8 @@ impl ProtectedRequest {
         retry: Option<Parts>,
         responder: &Responder<'_>,
     ) -> (Response<Body>, EventKind) {
-        let terms = &self.route.terms;
-        if let (Some(authorize), Some(retry)) = (&terms.authorize, &retry)
+        let settings = &self.route.settings;
+        if let (Some(authorize), Some(retry)) = (&settings.authorize, &retry)
             && let Err(mut refusal) = authorize.ask(about(id, retry)).await
         {
             names::strip(refusal.headers_mut());
@@ -215,7 +215,7 @@ impl ProtectedRequest {
             let is_found = rebuild::is_found(&replayed.outcome);
             return (response, if is_found { EventKind::Rebuilt } else { EventKind::Replayed });
         }
-        if let (Some(rebuild), Some(retry)) = (terms.retain.rebuild(), retry)
+        if let (Some(rebuild), Some(retry)) = (settings.retain.rebuild(), retry)
             && let Some(response) = rebuild::response(&**rebuild, id, &replayed.outcome, retry).await
         {
             return (answer::rebuilt(id, replayed, response), EventKind::Rebuilt);

@@ -38,7 +38,7 @@ impl ProtectedRequest {
         let Ok(memory) = self.state.response_budget.reserve(client).await else {
             return Ok(self.refuse(Problem::no_memory_for_response(), None));
         };
-        let retry = self.route.terms.authorize.is_some().then(|| parts.clone());
+        let retry = self.route.settings.authorize.is_some().then(|| parts.clone());
         let answer = match self.state.engine.hand_over(intent).await {
             Err(error) => return Ok(self.refuse_about(Problem::of_error(&error), None, None, Some(&key))),
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),

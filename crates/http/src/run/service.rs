@@ -57,9 +57,9 @@ where
         }
         let route = state.routes.of(target.method(), target.path());
         if let Some(route) = route {
-            state.observer.routed(&route.label, route.terms.mode);
+            state.observer.routed(&route.label, route.settings.mode);
         }
-        let Some(route) = route.filter(|route| route.terms.key != KeyRule::Off).map(Arc::clone) else {
+        let Some(route) = route.filter(|route| route.settings.key != KeyRule::Off).map(Arc::clone) else {
             // Keep this future small: unprotected requests should not pay for protected ones.
             return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
         };
@@ -86,7 +86,7 @@ where
     // Compare the exact spelling, as servers do: a client that sends `head` expects a body.
     let is_head = parts.method == Method::HEAD;
     // Rare paths are boxed, because a future is as large as its largest path.
-    let mut response = if request.route.terms.mode == Mode::Shadow {
+    let mut response = if request.route.settings.mode == Mode::Shadow {
         Box::pin(request.in_shadow(inner, parts, body)).await?
     } else {
         match request.prepare(&mut parts, body).await {

@@ -59,7 +59,7 @@ impl ProtectedRequest {
                 return pass(inner, parts, Body::live(body), Clean::All).await;
             }
         };
-        let max = self.route.terms.request_bytes_max;
+        let max = self.route.settings.request_bytes_max;
         let Ok(permit) = Arc::clone(&state.judging).try_acquire_many_owned(REQUEST_KIB) else {
             details.report(&state, &route, ShadowOutcome::NotJudged);
             return pass(inner, parts, Body::live(body), Clean::All).await;
@@ -218,7 +218,7 @@ impl Judge {
             Some(Parsed { key, .. }) => (SHADOW, key),
             None => (UNKEYED, Key::from_fingerprint(known.fingerprint())),
         };
-        let mut policy = route.terms.policy.clone();
+        let mut policy = route.settings.policy.clone();
         if marker == UNKEYED {
             let for_so_long = REPEATED_WITHIN.max(policy.lease * 2);
             let remembering = |policy: &mut PolicySettings| {
@@ -231,19 +231,19 @@ impl Judge {
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
         let mut intent =
             Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
-        if let Some(rates) = route.terms.rates.as_ref().filter(|_| marker == SHADOW) {
+        if let Some(rates) = route.settings.rates.as_ref().filter(|_| marker == SHADOW) {
             intent = intent.limited_by(rates.clone());
         }
         if let Some(address) = state.address_of(&self.head).filter(|_| marker == SHADOW) {
             intent = intent.from_address(address);
         }
         // Wait like a duplicate; the request itself was passed on long ago.
-        if let Some(wait) = route.terms.wait {
+        if let Some(wait) = route.settings.wait {
             intent = intent.waiting(wait);
         }
         let (_, gone) = oneshot::channel();
         let ended = std::mem::replace(&mut self.ended, gone);
-        let class = route.terms.policy.class;
+        let class = route.settings.policy.class;
         let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
         Ok(match state.engine.execute(intent, work).await {
             Ok(answer) if marker == UNKEYED => match answer.outcome {
@@ -301,7 +301,7 @@ fn shadow_outcome(outcome: &RequestOutcome, route: &CompiledRoute) -> ShadowOutc
         RequestOutcome::Mismatch => ShadowOutcome::Refuse(Code::Mismatch),
         RequestOutcome::Expired => ShadowOutcome::Refuse(Code::Expired),
         RequestOutcome::ClockNotTrusted { .. } => ShadowOutcome::Refuse(Code::ClockNotTrusted),
-        RequestOutcome::AttemptsExhausted if route.terms.policy.attempts_max.is_some() => {
+        RequestOutcome::AttemptsExhausted if route.settings.policy.attempts_max.is_some() => {
             ShadowOutcome::Refuse(Code::AttemptsExhausted)
         }
         RequestOutcome::AttemptsExhausted | RequestOutcome::Unknown { .. } | RequestOutcome::Unreadable => {
@@ -387,8 +387,8 @@ impl ResponseWatch {
     fn send_ending(&mut self, end: Option<(bool, Option<&http::HeaderMap>)>) {
         let Some((parts, ending)) = self.response.take() else { return };
         let statement = Statement::of_end(&parts, end, None);
-        let terms = &self.route.terms;
-        drop(ending.send(statement.ending(terms.policy.class, terms, Outcome::not_retained)));
+        let settings = &self.route.settings;
+        drop(ending.send(statement.ending(settings.policy.class, settings, Outcome::not_retained)));
     }
 }
 

@@ -29,8 +29,8 @@ struct ScriptedService {
 }
 
 impl ScriptedService {
-    fn new(engine: Engine, terms: Terms, answers: impl Into<Vec<Answer>>) -> Self {
-        let layer = Layer::new(engine, terms).expect("valid");
+    fn new(engine: Engine, settings: Terms, answers: impl Into<Vec<Answer>>) -> Self {
+        let layer = Layer::new(engine, settings).expect("valid");
         Self { layer, calls: Calls::default(), answers: Arc::new(answers.into()) }
     }
 
@@ -113,8 +113,8 @@ async fn a_doubt_is_retryable_with_a_reconciler() {
 
 #[tokio::test]
 async fn a_deduplicating_system_is_called_again() {
-    let terms = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
-    let service = ScriptedService::new(engine().await, terms, [Err(Failure::Broken), Ok(409), Ok(201)]);
+    let settings = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
+    let service = ScriptedService::new(engine().await, settings, [Err(Failure::Broken), Ok(409), Ok(201)]);
     service.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
     assert_eq!(service.charge().await.status, 409, "still running over there");
     let third = service.charge().await;
@@ -301,8 +301,8 @@ async fn an_attempt_in_doubt_is_not_run_again_without_protection() {
     let spawn = Arc::new(tokio::runtime::Handle::current());
     let other = Engine::builder(Arc::clone(world.engine.store()));
     let other = other.on(Arc::new(world.clock.clone()), Arc::new(SystemRandom), spawn);
-    let terms = Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() };
-    let other = ScriptedService::new(other.build().await.expect("the store answers"), terms, [Ok(201)]);
+    let settings = Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() };
+    let other = ScriptedService::new(other.build().await.expect("the store answers"), settings, [Ok(201)]);
     let caller = other.clone();
     let refused = world.meanwhile(async move { caller.charge().await }).await;
     refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);

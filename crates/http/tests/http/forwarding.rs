@@ -234,9 +234,9 @@ async fn a_later_attempt_is_numbered_and_its_fence_is_higher() {
 
 #[tokio::test]
 async fn bodiless_answers_are_replayed_as_they_were() {
-    let terms = Terms { methods: vec![http::Method::POST, http::Method::HEAD], ..Terms::default() };
+    let settings = Terms { methods: vec![http::Method::POST, http::Method::HEAD], ..Terms::default() };
     let calls = Calls::default();
-    let layer = Layer::new(engine().await, terms).expect("valid");
+    let layer = Layer::new(engine().await, settings).expect("valid");
     let answer = |_, request: Request| async move {
         match request.uri().path() {
             "/204" => StatusCode::NO_CONTENT.into_response(),
@@ -280,9 +280,9 @@ async fn effect_reports_joined_on_one_line_count() {
 async fn the_layers_own_answers_to_head_have_no_body() {
     use http_body_util::BodyExt;
     use tower::{Layer as _, ServiceExt};
-    let terms =
+    let settings =
         Terms { methods: vec![http::Method::HEAD], key: semel_http::KeyRule::Required, ..Terms::default() };
-    let layer = Layer::new(engine().await, terms).expect("valid").publishing("");
+    let layer = Layer::new(engine().await, settings).expect("valid").publishing("");
     let id = "30313233-3435-3637-3839-616263646566";
     for path in ["/x", "/.well-known/idempotency", &format!("/operations/{id}")] {
         let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {

@@ -139,8 +139,8 @@ async fn a_status_in_the_head_counts_only_without_a_body() {
     assert!(!answered(&layer, &calls, only).await.is_replay());
     assert!(answered(&layer, &calls, only).await.is_replay());
     let cut: fn() -> _ = || response(200, &[("grpc-status", "0")], "a message, and no trailers");
-    for terms in [Terms::default(), Terms { response_bytes_max: 3, ..Terms::default() }] {
-        let (layer, calls) = (Layer::new(engine().await, terms).expect("valid"), Calls::default());
+    for settings in [Terms::default(), Terms { response_bytes_max: 3, ..Terms::default() }] {
+        let (layer, calls) = (Layer::new(engine().await, settings).expect("valid"), Calls::default());
         answered(&layer, &calls, cut).await;
         assert_eq!(answered(&layer, &calls, cut).await.status(), "2", "the outcome is unknown");
         assert_eq!(calls.count(), 1);
@@ -158,8 +158,8 @@ async fn a_response_other_than_200_is_judged_by_http_status() {
 
 #[tokio::test]
 async fn the_handlers_report_counts_where_the_status_is_unavailable() {
-    let terms = Terms { response_bytes_max: 3, ..Terms::default() };
-    let (layer, calls) = (Layer::new(engine().await, terms).expect("valid"), Calls::default());
+    let settings = Terms { response_bytes_max: 3, ..Terms::default() };
+    let (layer, calls) = (Layer::new(engine().await, settings).expect("valid"), Calls::default());
     let long: fn() -> _ = || response(200, &[("idempotency-outcome", "applied")], "a long message");
     answered(&layer, &calls, long).await;
     let retry = answered(&layer, &calls, long).await;

@@ -10,8 +10,8 @@ use semel_http::{KeySource, Layer, Mode, Reconciler, Routes, Terms, TermsError};
 use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
-    let terms = Terms { wait: Some(std::time::Duration::ZERO), ..Terms::default() };
-    Layer::new(engine().await, terms).expect("valid").publishing(prefix)
+    let settings = Terms { wait: Some(std::time::Duration::ZERO), ..Terms::default() };
+    Layer::new(engine().await, settings).expect("valid").publishing(prefix)
 }
 
 fn json(reply: &Reply) -> serde_json::Value {
@@ -230,10 +230,10 @@ async fn the_specification_says_how_each_operations_doubts_end() {
     let repeated = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
     let both = Terms { policy: Policy::new(Class::Downstream), ..looked_up.clone() };
     let mut routes = Routes::new(Terms::default()).expect("valid");
-    for (path, terms) in
+    for (path, settings) in
         [("/a/{id}", looked_up), ("/b", named), ("/c", Terms::default()), ("/d", repeated), ("/e", both)]
     {
-        routes = routes.with(path, terms).expect("valid");
+        routes = routes.with(path, settings).expect("valid");
     }
     let unaware = Engine::builder(Arc::new(memory::Store::new())).reconciler("pay", no_answer).build().await;
     let refused = Layer::routed(unaware.expect("the store answers"), routes.clone()).err();
@@ -349,9 +349,9 @@ async fn the_specification_gives_real_waits_and_every_status() {
 
 #[tokio::test]
 async fn an_operation_in_shadow_mode_promises_nothing() {
-    let terms = Terms { mode: Mode::Shadow, ..Terms::default() };
+    let settings = Terms { mode: Mode::Shadow, ..Terms::default() };
     let enforced = Terms { name: Some("enforced".to_owned()), ..Terms::default() };
-    let routes = Routes::new(terms).and_then(|routes| routes.with("/enforced", enforced)).expect("valid");
+    let routes = Routes::new(settings).and_then(|routes| routes.with("/enforced", enforced)).expect("valid");
     let layer = Layer::routed(engine().await, routes).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
     let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);

@@ -93,23 +93,23 @@ async fn a_minimal_outcome_is_rebuilt_and_marked() {
 
 #[tokio::test]
 async fn a_minimal_outcome_without_a_rebuilder_is_not_retained() {
-    let terms = Terms { retain: Retain::Minimal(None), ..Terms::default() };
-    let server = naming(Layer::new(engine().await, terms).expect("valid")).await;
+    let settings = Terms { retain: Retain::Minimal(None), ..Terms::default() };
+    let server = naming(Layer::new(engine().await, settings).expect("valid")).await;
     assert_eq!(server.charge(5).await.status, 201);
     server.charge(5).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
     assert_eq!(server.calls.count(), 1);
 }
 
 /// A server whose first answer is uncertain, and whose reconciler finds a response.
-async fn doubted(terms: Terms) -> (Server, Observed) {
-    let within = terms.clone();
+async fn doubted(settings: Terms) -> (Server, Observed) {
+    let within = settings.clone();
     let asked = move |_: Case| {
         let found = Response::builder().status(200).header("x-own", "1").header("date", "today");
         let (head, ()) = found.header("location", "/charges/7").body(()).expect("a response").into_parts();
         let outcome = within.found(&head, Some(Bytes::from("the found response")));
         async move { Finding::Applied(Some(outcome)) }
     };
-    let routes = Routes::new(Terms { reconciler: Some(Reconciler::by(asked)), ..terms }).expect("valid");
+    let routes = Routes::new(Terms { reconciler: Some(Reconciler::by(asked)), ..settings }).expect("valid");
     let directory = routes.clone();
     let builder = Engine::builder(Arc::new(memory::Store::new()));
     let engine = builder.reconcilers(move |operation| directory.reconciler_of(operation)).build();

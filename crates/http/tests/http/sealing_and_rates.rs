@@ -61,8 +61,8 @@ async fn a_routes_own_rate_does_not_limit_other_routes() {
 
 #[tokio::test]
 async fn shadow_mode_reports_rate_refusals_and_uses_up_nothing_without_keys() {
-    let terms = Terms { mode: Mode::Shadow, key: KeyRule::Optional, ..limited(1) };
-    let (layer, mut observed) = Observed::over(Layer::new(engine().await, terms).expect("valid"));
+    let settings = Terms { mode: Mode::Shadow, key: KeyRule::Optional, ..limited(1) };
+    let (layer, mut observed) = Observed::over(Layer::new(engine().await, settings).expect("valid"));
     let server = Server::under(layer, reads).await;
     for amount in 0..3 {
         let body = format!("{{\"amount\":{amount}}}");
@@ -97,8 +97,8 @@ async fn each_route_seals_by_its_setting_and_replays() {
     for (seal, readable) in [(Seal::WithKeys, false), (Seal::Required, false), (Seal::Off, true)] {
         let store = Arc::new(memory::Store::new());
         let engine = Engine::builder(store.clone()).sealing(ring()).build().await.expect("it answers");
-        let terms = Terms { seal, ..Terms::default() };
-        let server = Server::under(Layer::new(engine, terms).expect("valid"), charged).await;
+        let settings = Terms { seal, ..Terms::default() };
+        let server = Server::under(Layer::new(engine, settings).expect("valid"), charged).await;
         let charge = || request("POST", "/charges").header("idempotency-key", KEY).json("{}");
         let first = server.send(charge()).await;
         let page = store.page(&Filter::default(), None, 10).await.expect("a page");

@@ -72,13 +72,13 @@ async fn an_expired_outcome_reruns_if_configured() {
             policy.after_expiry = AfterExpiry::RunAsNew;
         })
         .expect("valid");
-    let terms = Terms { policy, ..Terms::default() };
+    let settings = Terms { policy, ..Terms::default() };
     // Without waiting two minutes after the start.
-    let mut settings = Settings::default();
-    settings.clock.settle = Duration::ZERO;
+    let mut engine_settings = Settings::default();
+    engine_settings.clock.settle = Duration::ZERO;
     let engine =
-        Engine::builder(scratch.store()).settings(settings).build().await.expect("the store answers");
-    let layer = Layer::new(engine, terms).expect("valid");
+        Engine::builder(scratch.store()).settings(engine_settings).build().await.expect("the store answers");
+    let layer = Layer::new(engine, settings).expect("valid");
     let server = Server::under(layer, charged).await;
     let first = server.charge(5).await;
     assert_eq!(first.text(), "charge 1");
@@ -90,8 +90,8 @@ async fn an_expired_outcome_reruns_if_configured() {
 #[tokio::test]
 async fn a_refusal_is_replayed_if_rerun_is_off() {
     let scratch = Scratch::new("rerun");
-    let terms = Terms { rules: Rules { rerun: false, ..Rules::default() }, ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
+    let settings = Terms { rules: Rules { rerun: false, ..Rules::default() }, ..Terms::default() };
+    let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     let server = Server::under(layer, |call, _| async move {
         (StatusCode::TOO_MANY_REQUESTS, format!("no {call}")).into_response()
     })

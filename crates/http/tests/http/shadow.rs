@@ -27,8 +27,8 @@ fn shadow() -> Terms {
     Terms { mode: Mode::Shadow, ..Terms::default() }
 }
 
-fn layer(engine: &Engine, terms: Terms) -> (Layer, Observed) {
-    Observed::over(Layer::new(engine.clone(), terms).expect("valid"))
+fn layer(engine: &Engine, settings: Terms) -> (Layer, Observed) {
+    Observed::over(Layer::new(engine.clone(), settings).expect("valid"))
 }
 
 #[tokio::test]
@@ -47,8 +47,8 @@ async fn everything_runs_unmarked_and_a_repetition_is_reported() {
 
 #[tokio::test]
 async fn a_request_to_be_refused_runs_and_is_reported() {
-    let terms = Terms { key: KeyRule::Required, request_bytes_max: 1_000, ..shadow() };
-    let (layer, mut observed) = layer(&engine().await, terms);
+    let settings = Terms { key: KeyRule::Required, request_bytes_max: 1_000, ..shadow() };
+    let (layer, mut observed) = layer(&engine().await, settings);
     let server = Server::under(layer, reads).await;
     let event = EventKind::Shadow(ShadowOutcome::Run);
     assert_eq!((server.charge(5).await.status, observed.next().await), (201, event));
@@ -93,8 +93,8 @@ async fn an_uncertain_outcome_is_reported_and_leaves_no_record() {
 async fn a_process_lost_in_shadow_mode_leaves_nothing_unknown() {
     for class in [Class::External, Class::Downstream] {
         let engine = engine().await;
-        let terms = Terms { policy: Policy::new(class), ..shadow() };
-        let (layer, mut observed) = layer(&engine, terms);
+        let settings = Terms { policy: Policy::new(class), ..shadow() };
+        let (layer, mut observed) = layer(&engine, settings);
         let server = Server::under(layer, reads).await;
         assert_eq!(server.charge(5).await.status, 201);
         assert_eq!(observed.next().await, EventKind::Shadow(ShadowOutcome::Run));
@@ -236,8 +236,8 @@ fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String,
 async fn a_likely_repeat_is_reported_even_if_its_key_is_missing() {
     let pointer = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
     for key_source in [Terms::default().key_source, pointer] {
-        let terms = Terms { key: KeyRule::Required, key_source, ..shadow() };
-        let (layer, mut reports) = seeing(Layer::new(engine().await, terms).expect("valid"));
+        let settings = Terms { key: KeyRule::Required, key_source, ..shadow() };
+        let (layer, mut reports) = seeing(Layer::new(engine().await, settings).expect("valid"));
         let server = Server::under(layer, reads).await;
         for is_repeat in [false, true] {
             let ask = request("POST", "/accounts/4711/charges").json("{\"n\":1}");

@@ -135,8 +135,8 @@ async fn a_composite_key_needs_all_parts_and_their_boundaries() {
 
 #[tokio::test]
 async fn a_key_from_elsewhere_is_not_turned_into_the_header() {
-    let terms = Terms { policy: Policy::new(Class::Downstream), ..required(at("/id")) };
-    let server = Server::new(terms, |_, request: Request| async move {
+    let settings = Terms { policy: Policy::new(Class::Downstream), ..required(at("/id")) };
+    let server = Server::new(settings, |_, request: Request| async move {
         request
             .headers()
             .get("idempotency-key")

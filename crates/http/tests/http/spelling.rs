@@ -17,10 +17,10 @@ async fn returns_request_line(call: u32, request: Request) -> Response {
 }
 
 /// A key is required on `pattern`; everything else is unprotected.
-async fn guarding(pattern: &str, terms: Terms) -> Server {
+async fn guarding(pattern: &str, settings: Terms) -> Server {
     let others = Terms { key: KeyRule::Off, ..Terms::default() };
-    let terms = Terms { key: KeyRule::Required, ..terms };
-    let routes = Routes::new(others).and_then(|routes| routes.with(pattern, terms)).expect("valid");
+    let settings = Terms { key: KeyRule::Required, ..settings };
+    let routes = Routes::new(others).and_then(|routes| routes.with(pattern, settings)).expect("valid");
     Server::under(Layer::routed(engine().await, routes).expect("valid"), returns_request_line).await
 }
 

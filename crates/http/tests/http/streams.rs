@@ -31,10 +31,10 @@ fn in_two(gate: &Gate, status: u16, kind: &str) -> Response {
 }
 
 /// Reads the first piece of a response, sends its retry, and reads the rest.
-async fn finished_before_its_end(terms: Terms, status: u16, kind: &'static str, code: &str) {
+async fn finished_before_its_end(settings: Terms, status: u16, kind: &'static str, code: &str) {
     let gate = Gate::new();
     let within = gate.clone();
-    let server = Server::new(terms, move |_, _| {
+    let server = Server::new(settings, move |_, _| {
         let gate = within.clone();
         async move { in_two(&gate, status, kind) }
     })
@@ -60,10 +60,10 @@ async fn finished_before_its_end(terms: Terms, status: u16, kind: &'static str, 
 
 #[tokio::test]
 async fn peer_bug_a_response_over_the_limit_runs_again() {
-    let terms = || Terms { response_bytes_max: 3, ..Terms::default() };
-    finished_before_its_end(terms(), 200, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
-    finished_before_its_end(terms(), 422, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
-    finished_before_its_end(terms(), 500, "text/plain", "IDEMPOTENCY_OUTCOME_UNKNOWN").await;
+    let settings = || Terms { response_bytes_max: 3, ..Terms::default() };
+    finished_before_its_end(settings(), 200, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
+    finished_before_its_end(settings(), 422, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
+    finished_before_its_end(settings(), 500, "text/plain", "IDEMPOTENCY_OUTCOME_UNKNOWN").await;
 }
 
 #[tokio::test]
@@ -76,10 +76,10 @@ async fn an_event_stream_passes_live_and_is_stored_without_body() {
 
 #[tokio::test]
 async fn a_response_of_exactly_the_limit_is_kept() {
-    let terms = Terms { response_bytes_max: 12, ..Terms::default() };
+    let settings = Terms { response_bytes_max: 12, ..Terms::default() };
     let gate = Arc::new(Gate::new());
     gate.open();
-    let server = Server::new(terms, move |_, _| {
+    let server = Server::new(settings, move |_, _| {
         let gate = Arc::clone(&gate);
         async move { in_two(&gate, 200, "text/plain") }
     })
@@ -105,8 +105,8 @@ async fn a_success_that_is_cut_short_is_uncertain() {
 
 #[tokio::test]
 async fn a_long_success_cut_before_the_limit_is_uncertain() {
-    let terms = Terms { response_bytes_max: 10, ..Terms::default() };
-    let server = Server::new(terms, |_, _| async {
+    let settings = Terms { response_bytes_max: 10, ..Terms::default() };
+    let server = Server::new(settings, |_, _| async {
         // As long as its head declares, but cut short.
         struct Cut(bool);
         impl http_body::Body for Cut {

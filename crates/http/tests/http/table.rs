@@ -10,9 +10,9 @@ use semel_http::{KeyRule, Layer, MismatchStatus, Terms};
 use std::time::Duration;
 
 /// A server on a file, and its directory.
-async fn on_sqlite(name: &str, terms: Terms) -> (Server, Scratch) {
+async fn on_sqlite(name: &str, settings: Terms) -> (Server, Scratch) {
     let scratch = Scratch::new(name);
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
+    let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     (Server::under(layer, charged).await, scratch)
 }
 
@@ -90,8 +90,8 @@ async fn peer_bug_in_progress_answered_before_mismatch_was_checked() {
     let scratch = Scratch::new("in-progress");
     let gate = Gate::new();
     let within = gate.clone();
-    let terms = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
+    let settings = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
+    let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     let calls = Calls::default();
     let answer = move |call, request| {
         let gate = within.clone();
@@ -156,8 +156,8 @@ async fn a_request_over_the_limit_is_refused_declared_received_or_decoded() {
 async fn used_up_attempts_are_reported() {
     let policy = Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("valid");
     let scratch = Scratch::new("attempts");
-    let terms = Terms { policy, rules: Rules::default(), ..Terms::default() };
-    let layer = Layer::new(engine_on(scratch.store()).await, terms).expect("valid");
+    let settings = Terms { policy, rules: Rules::default(), ..Terms::default() };
+    let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     let server = Server::under(layer, |_, _| async { StatusCode::TOO_MANY_REQUESTS.into_response() }).await;
     for _ in 0..2 {
         let reply = server.charge(5).await;
@@ -217,8 +217,8 @@ async fn methods_that_are_not_protected_pass_untouched() {
         }
     }
     assert_eq!(server.calls.count(), 8);
-    let terms = Terms { methods: vec![Method::DELETE], ..Terms::default() };
-    let (server, _scratch) = on_sqlite("delete", terms).await;
+    let settings = Terms { methods: vec![Method::DELETE], ..Terms::default() };
+    let (server, _scratch) = on_sqlite("delete", settings).await;
     for is_replay in [false, true] {
         let reply = server.send(request("DELETE", "/charges/7").header("idempotency-key", KEY).empty()).await;
         assert_eq!((reply.status, reply.is_replay()), (201, is_replay));

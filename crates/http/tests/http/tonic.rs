@@ -123,8 +123,8 @@ impl World {
         Self { task, channel: endpoint.connect().await.expect("a connection"), calls }
     }
 
-    async fn under(terms: Terms, answer: Answer) -> Self {
-        Self::new(Layer::new(engine().await, terms).expect("valid"), None, answer).await
+    async fn under(settings: Terms, answer: Answer) -> Self {
+        Self::new(Layer::new(engine().await, settings).expect("valid"), None, answer).await
     }
 
     async fn charge(&self, key: Option<&str>, message: &'static str) -> Result<Response<Bytes>, Status> {
@@ -184,8 +184,8 @@ async fn a_refusal_of_the_service_is_replayed_with_its_details() {
 
 #[tokio::test]
 async fn refusals_of_the_layer_are_statuses_that_a_client_understands() {
-    let terms = Terms { key: KeyRule::Required, ..Terms::default() };
-    let world = World::under(terms, |_, message| match message {
+    let settings = Terms { key: KeyRule::Required, ..Terms::default() };
+    let world = World::under(settings, |_, message| match message {
         b"fail" => Err(Status::internal("after the effect, perhaps")),
         _ => Ok("charged"),
     })
@@ -212,8 +212,8 @@ async fn refusals_of_the_layer_are_statuses_that_a_client_understands() {
 #[tokio::test]
 async fn a_duplicate_of_a_running_call_is_asked_to_retry() {
     let gate = Gate::new();
-    let terms = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
-    let layer = Layer::new(engine().await, terms).expect("valid");
+    let settings = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
+    let layer = Layer::new(engine().await, settings).expect("valid");
     let world = Arc::new(World::new(layer, Some(gate.clone()), |_, _| Ok("charged")).await);
     let first = tokio::spawn({
         let world = Arc::clone(&world);

@@ -28,7 +28,7 @@ fn names(trailers: Option<&HeaderMap>) -> String {
 
 /// Sends a request with forged trailers to a service that also forges them. Returns the trailers that the service got
 /// and those that the client gets.
-async fn sent(terms: Terms, key: Option<&str>, method: &str, kind: &'static str) -> (String, String) {
+async fn sent(settings: Terms, key: Option<&str>, method: &str, kind: &'static str) -> (String, String) {
     let (report, received) = tokio::sync::oneshot::channel();
     let report = std::sync::Arc::new(std::sync::Mutex::new(Some(report)));
     let inner = tower::service_fn(move |request: Request<Body>| {
@@ -41,7 +41,7 @@ async fn sent(terms: Terms, key: Option<&str>, method: &str, kind: &'static str)
             Ok::<_, Infallible>(response.body(forged("response")).expect("a response"))
         }
     });
-    let layer = Layer::new(engine().await, terms).expect("valid");
+    let layer = Layer::new(engine().await, settings).expect("valid");
     let mut request = Request::builder().method(method).uri("/x");
     if let Some(key) = key {
         request = request.header("idempotency-key", key);

@@ -71,12 +71,12 @@ impl Server {
     }
 
     /// A server on a memory store.
-    pub(crate) async fn new<A, F>(terms: Terms, answer: A) -> Self
+    pub(crate) async fn new<A, F>(settings: Terms, answer: A) -> Self
     where
         A: Fn(u32, Incoming) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,
     {
-        Self::under(Layer::new(engine().await, terms).expect("valid"), answer).await
+        Self::under(Layer::new(engine().await, settings).expect("valid"), answer).await
     }
 
     pub(crate) async fn under<A, F>(layer: Layer, answer: A) -> Self
