@@ -3,9 +3,9 @@
 //! What a handler can find out about its attempt, and report while it runs. Reporting is optional: by default the
 //! response decides.
 
+use super::outcome_hint::OutcomeHint;
 use http::Extensions;
 use semel::Attempt;
-use semel::core::classify::Steer;
 use semel::core::id::OperationId;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ pub struct Handle {
 /// What a handler has reported so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
-    pub(crate) steer: Option<Steer>,
+    pub(crate) outcome_hint: Option<OutcomeHint>,
     pub(crate) resource: Option<String>,
 }
 
@@ -65,13 +65,13 @@ impl Handle {
     }
 
     /// Reports what is known about the effect. Overrides the response's status; the last call counts.
-    pub fn steer(&self, steer: Steer) {
-        self.update_report(|report| report.steer = Some(steer));
+    pub fn steer(&self, hint: OutcomeHint) {
+        self.update_report(|report| report.outcome_hint = Some(hint));
     }
 
     /// Withdraws the report: the response decides.
     pub fn unsteer(&self) {
-        self.update_report(|report| report.steer = None);
+        self.update_report(|report| report.outcome_hint = None);
     }
 
     /// Names the created resource, so that [`Rebuild`](crate::Rebuild) can find it. Stored only with

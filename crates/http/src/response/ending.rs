@@ -5,7 +5,7 @@
 
 use super::answer::Responder;
 use crate::body::{self, Body, BoxError, Clean, CompleteBody, ReadResponse, UnstoredReason};
-use crate::handler::{Handle, outcome_hint};
+use crate::handler::{Handle, OutcomeHint, outcome_hint};
 use crate::memory::ResponseMemory;
 use crate::names;
 use crate::observe::EventKind;
@@ -17,7 +17,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use semel::Ended;
-use semel::core::classify::{Answer, Ending, Steer};
+use semel::core::classify::{Answer, Ending};
 use semel::core::labels::Labels;
 use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::Class;
@@ -49,7 +49,7 @@ where
         body::read_response(body, settings.response_bytes_max, memory).await
     };
     let statement_of = |complete| {
-        let statement = Statement::new(&parts, complete, handle.report().steer);
+        let statement = Statement::new(&parts, complete, handle.report().outcome_hint);
         if statement.is_odd() {
             responder.state.report(responder.route, EventKind::OddWord);
         }
@@ -57,8 +57,8 @@ where
     };
     let (ending, body, stored_memory) = match read {
         ReadResponse::Complete(mut complete, mut memory) => {
-            let kept = |status| kept(&parts, &complete, method, status, handle, settings);
-            let ending = statement_of(Some(&complete)).ending(class, settings, kept);
+            let outcome = |status| stored_outcome(&parts, &complete, method, status, handle, settings);
+            let ending = statement_of(Some(&complete)).ending(class, settings, outcome);
             let length = parts.headers.get(CONTENT_LENGTH);
             let is_wrong = length.is_some_and(|length| *length != HeaderValue::from(complete.data.len()));
             if is_wrong && !is_bodiless(method, parts.status) {
@@ -74,8 +74,8 @@ where
                 let (operation, id) = (responder.route.label.as_str(), handle.operation_id());
                 tracing::warn!(operation, operation_id = %id, "no memory left for a response: it was passed on and not stored, so retries cannot get it");
             }
-            let unkept = |status| unkept(&parts, status, handle, settings);
-            (statement_of(None).ending(class, settings, unkept), body, None)
+            let outcome = |status| outcome_without_body(&parts, status, handle, settings);
+            (statement_of(None).ending(class, settings, outcome), body, None)
         }
         ReadResponse::Broken(error) => return failed(Failure::of_body(&*error)),
     };
@@ -108,7 +108,7 @@ fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
 }
 
 /// The outcome of a complete response.
-fn kept(
+fn stored_outcome(
     parts: &Parts,
     complete: &CompleteBody,
     method: &Method,
@@ -124,7 +124,7 @@ fn kept(
     Outcome {
         status,
         headers: settings.kept.of(&parts.headers, complete.data.len(), bodiless).into_iter().collect(),
-        body: semel::core::outcome::Body::Kept(by_itself(&complete.data)),
+        body: semel::core::outcome::Body::Kept(detached(&complete.data)),
         trailers: complete.trailers.as_ref().map_or_else(Fields::default, trailers),
         labels: Labels::default(),
     }
@@ -137,7 +137,7 @@ fn is_bodiless(method: &Method, status: StatusCode) -> bool {
 
 /// A copy of the bytes. Data from a connection is a slice of its buffer, and would keep the whole buffer for as long
 /// as the outcome is cached: eight kilobytes for a body of a hundred bytes.
-fn by_itself(data: &Bytes) -> Bytes {
+fn detached(data: &Bytes) -> Bytes {
     // A longer body fills most of its buffer.
     if data.len() <= READ_BYTES { Bytes::copy_from_slice(data) } else { data.clone() }
 }
@@ -146,7 +146,7 @@ fn by_itself(data: &Bytes) -> Bytes {
 const READ_BYTES: usize = 64 * 1024;
 
 /// The outcome of a response that is too long or endless.
-fn unkept(parts: &Parts, status: Status, handle: &Handle, settings: &Terms) -> Outcome {
+fn outcome_without_body(parts: &Parts, status: Status, handle: &Handle, settings: &Terms) -> Outcome {
     match settings.retain {
         Retain::Whole => Outcome::not_retained(status),
         Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.report().resource),
@@ -158,14 +158,14 @@ pub(crate) struct Statement {
     /// None if the response does not say how it ended, such as an incomplete gRPC response.
     status: Option<Status>,
     retry_after: bool,
-    steer: Option<Steer>,
+    outcome_hint: Option<OutcomeHint>,
     /// An endless stream: only its beginning counts.
     is_endless: bool,
 }
 
 impl Statement {
     /// What a response with this head says, and with this body if it is complete. `reported`: the handler's report.
-    pub(crate) fn new(parts: &Parts, complete: Option<&CompleteBody>, reported: Option<Steer>) -> Self {
+    pub(crate) fn new(parts: &Parts, complete: Option<&CompleteBody>, reported: Option<OutcomeHint>) -> Self {
         let trailers = complete.and_then(|complete| complete.trailers.as_ref());
         let is_empty = complete.is_some_and(|complete| complete.data.is_empty());
         Self::of_end(parts, complete.is_some().then_some((is_empty, trailers)), reported)
@@ -175,19 +175,19 @@ impl Statement {
     pub(crate) fn of_end(
         parts: &Parts,
         end: Option<(bool, Option<&HeaderMap>)>,
-        reported: Option<Steer>,
+        reported: Option<OutcomeHint>,
     ) -> Self {
-        let steer = outcome_hint::of(reported, parts, end.and_then(|(_, trailers)| trailers));
+        let outcome_hint = outcome_hint::of(reported, parts, end.and_then(|(_, trailers)| trailers));
         // Without a status, the service's own report is enough.
-        let status = status(parts, end).or_else(|| steer.map(|_| Status::Grpc(GRPC_UNKNOWN)));
+        let status = status(parts, end).or_else(|| outcome_hint.map(|_| Status::Grpc(GRPC_UNKNOWN)));
         let retry_after = invites_retry(&parts.headers);
-        Self { status, retry_after, steer, is_endless: is_endless(&parts.headers) }
+        Self { status, retry_after, outcome_hint, is_endless: is_endless(&parts.headers) }
     }
 
     /// Whether a success was reported as "not applied".
     fn is_odd(&self) -> bool {
         let is_success = matches!(self.status, Some(Status::Http(200..=299) | Status::Grpc(0)));
-        is_success && self.steer == Some(Steer::NotApplied)
+        is_success && self.outcome_hint == Some(OutcomeHint::NotApplied)
     }
 
     /// The ending of an attempt of this class, with the outcome.
@@ -199,10 +199,10 @@ impl Statement {
     ) -> Ending {
         let Some(status) = self.status else { return Ending::InDoubt };
         let is_success = matches!(status, Status::Http(200..=299));
-        if self.is_endless && !is_success && self.steer.is_none() {
+        if self.is_endless && !is_success && self.outcome_hint.is_none() {
             return Ending::InDoubt;
         }
-        let answer = Answer { status, retry_after: self.retry_after, steer: self.steer };
+        let answer = Answer { status, retry_after: self.retry_after, steer: self.outcome_hint };
         Ending::of(class, &answer, &settings.rules, outcome(status))
     }
 }
@@ -275,8 +275,8 @@ mod tests {
     #[test]
     fn a_stored_body_does_not_keep_its_read_buffer() {
         let buffer = Bytes::from(vec![b'x'; 8192]);
-        let kept = by_itself(&buffer.slice(100..200));
-        assert_eq!(kept, buffer[100..200]);
+        let stored = detached(&buffer.slice(100..200));
+        assert_eq!(stored, buffer[100..200]);
         assert!(buffer.is_unique());
     }
 }

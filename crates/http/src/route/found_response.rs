@@ -18,7 +18,7 @@ impl Terms {
         let Some(body) = body.filter(|body| body.len() <= self.response_bytes_max) else {
             return Outcome::not_retained(status);
         };
-        let kept = self.kept.of(&head.headers, body.len(), false);
-        rebuild::found(status, kept, body)
+        let headers = self.kept.of(&head.headers, body.len(), false);
+        rebuild::found(status, headers, body)
     }
 }

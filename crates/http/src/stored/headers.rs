@@ -78,15 +78,15 @@ impl Kept {
     ) -> Vec<(&'h str, &'h [u8])> {
         let hops = hops(headers);
         let is_right = |value: &[u8]| bodiless || value == body_bytes.to_string().as_bytes();
-        let kept = headers.iter().filter(|(name, value)| {
-            self.keeps(name)
+        let stored = headers.iter().filter(|(name, value)| {
+            self.is_stored(name)
                 && !hops.contains(name)
                 && (**name != CONTENT_LENGTH || is_right(value.as_bytes()))
         });
-        kept.map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+        stored.map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
     }
 
-    fn keeps(&self, name: &HeaderName) -> bool {
+    fn is_stored(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
         if names::is_control(name) || HOP_BY_HOP.contains(&text) || self.but.contains(name) {
             return false;
@@ -109,11 +109,11 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn kept(kept: &Kept, names: &str) -> String {
+    fn stored(rule: &Kept, names: &str) -> String {
         let header =
             |name: &str| (name.parse::<HeaderName>().expect("a name"), HeaderValue::from_static("1"));
         let headers: HeaderMap = names.split_whitespace().map(header).collect();
-        kept.of(&headers, 1, false).iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+        rule.of(&headers, 1, false).iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -121,13 +121,13 @@ mod tests {
         let described = "location etag link content-type content-encoding content-length retry-after vary x-own \
                          cache-control trailer last-modified";
         assert_eq!(
-            kept(&Kept::default(), described).split(' ').count(),
+            stored(&Kept::default(), described).split(' ').count(),
             described.split_whitespace().count()
         );
         let delivered = "connection keep-alive transfer-encoding upgrade te date set-cookie www-authenticate \
                          ratelimit ratelimit-limit x-ratelimit-remaining traceparent x-b3-traceid operation-id \
                          idempotency-fence idempotency-outcome proxy-authenticate";
-        assert_eq!(kept(&Kept::default(), delivered), "");
+        assert_eq!(stored(&Kept::default(), delivered), "");
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             also: ["x-request-id", "transfer-encoding", "operation-id"].map(HeaderName::from_static).to_vec(),
             but: vec![HeaderName::from_static("server")],
         };
-        assert_eq!(kept(&own, "x-request-id server transfer-encoding operation-id date"), "x-request-id");
+        assert_eq!(stored(&own, "x-request-id server transfer-encoding operation-id date"), "x-request-id");
     }
 
     #[test]

@@ -126,12 +126,12 @@ pub(crate) fn is_found(outcome: &Outcome) -> bool {
 
 /// The minimal form of a response.
 pub(crate) fn minimal(status: Status, headers: &HeaderMap, resource: Option<String>) -> Outcome {
-    let kept = [LOCATION, ETAG].into_iter().filter_map(|name| {
+    let stored = [LOCATION, ETAG].into_iter().filter_map(|name| {
         let value = headers.get(&name)?;
         Some((name.as_str().to_owned(), value.as_bytes().to_vec()))
     });
     let resource = resource.map(|name| (RESOURCE.to_owned(), name.into_bytes()));
-    let headers: Fields = kept.chain(resource).collect();
+    let headers: Fields = stored.chain(resource).collect();
     Outcome { headers, ..Outcome::not_retained(status) }
 }
 
