@@ -45,7 +45,9 @@ impl Layer {
     /// A layer with separate settings per route. Fails if they [require](semel::sealing::Seal::Required) sealing and
     /// the engine has no key, or if they have a [reconciler](Terms::reconciler) that the engine does not know.
     pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
-        if let Some(route) = routes.unasked_route(|operation| engine.has_reconciler(operation)) {
+        if let Some(route) =
+            routes.route_with_unknown_reconciler(|operation| engine.has_reconciler(operation))
+        {
             return Err(TermsError::Unasked(route));
         }
         if let Some(route) = routes.sealed_route().filter(|_| !engine.has_sealing_keys()) {

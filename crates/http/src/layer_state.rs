@@ -46,7 +46,7 @@ pub(crate) struct LayerState {
 
 impl LayerState {
     /// The target of a request.
-    pub(crate) fn target(&self, parts: &Parts) -> Uri {
+    pub(crate) fn target_of(&self, parts: &Parts) -> Uri {
         let original = self.target.as_ref().and_then(|target| target(parts));
         original.unwrap_or_else(|| parts.uri.clone())
     }

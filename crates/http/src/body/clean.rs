@@ -18,7 +18,7 @@ pub(crate) enum Clean {
 
 impl Clean {
     /// Removes it from headers or trailers.
-    pub(crate) fn from(self, headers: &mut HeaderMap) {
+    pub(crate) fn strip(self, headers: &mut HeaderMap) {
         match self {
             Self::All => names::strip(headers),
             Self::Outcome => drop(headers.remove(names::OUTCOME)),
@@ -28,7 +28,7 @@ impl Clean {
     /// A frame without it; `None` if nothing is left of its trailers.
     pub(crate) fn frame(self, mut frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         if let Some(trailers) = frame.trailers_mut() {
-            self.from(trailers);
+            self.strip(trailers);
             if trailers.is_empty() {
                 return None;
             }

@@ -126,7 +126,7 @@ impl CompleteBody {
 
 fn clean_trailers(trailers: &mut Option<HeaderMap>, clean: Clean) {
     if let Some(trailers) = trailers {
-        clean.from(trailers);
+        clean.strip(trailers);
     }
     trailers.take_if(|trailers| trailers.is_empty());
 }

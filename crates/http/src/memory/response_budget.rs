@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_responses_leave_room_for_the_first_bytes_of_others() {
+    async fn long_responses_leave_memory_for_the_first_bytes_of_others() {
         let budget = budget();
         let mut long = budget.reserve(None).await.expect("the first");
         assert_eq!(long.try_grow_to(56 * KIB), Ok(()));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_response_larger_than_the_whole_room_takes_all_of_it() {
+    async fn a_response_larger_than_the_whole_budget_takes_all_of_it() {
         let budget = budget();
         let mut alone = budget.reserve(None).await.expect("the first");
         assert_eq!(alone.grow_to(1024 * KIB, &mut budget.memory(None).growth_timer()).await, Ok(()));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_responses_of_the_largest_client_make_room_for_others() {
+    fn unread_responses_of_the_largest_client_are_dropped_for_others() {
         // 12 MiB for long ones.
         let budget = ResponseBudget::new(16 * MIB);
         let mut small = unread(&budget, 1, 2, true);

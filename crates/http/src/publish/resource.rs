@@ -60,7 +60,7 @@ pub(crate) async fn answer(state: &LayerState, parts: &Parts, resource: Publishe
     };
     // Compare the exact spelling, as servers do.
     if parts.method == Method::HEAD {
-        ending::to_head(&mut response);
+        ending::omit_body(&mut response);
     }
     response
 }
@@ -76,8 +76,9 @@ async fn operation(state: &LayerState, parts: &Parts, id: OperationId) -> Result
     let scope = callers_by_rule.of_record(own.record.operation());
     let is_known = own.is_key || scope.is_some_and(|scope| *scope.caller() != Caller::Anonymous);
     // If replays need authorization, this must not bypass it.
-    let is_asked_about = route.map_or(state.routes.ask(), |route| route.settings.authorize.is_some());
-    let may_see = is_known && !is_asked_about;
+    let requires_authorization =
+        route.map_or(state.routes.requires_authorization(), |route| route.settings.authorize.is_some());
+    let may_see = is_known && !requires_authorization;
     let mut memory = state.response_budget.memory(state.client_of(parts));
     if let (Some(outcome), true) = (&own.outcome, may_see)
         && let outcome::Body::Kept(data) = &outcome.body

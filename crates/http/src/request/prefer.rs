@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// Whether the client prefers an asynchronous response. Removes this preference; others stay.
-pub(crate) fn takes_async(headers: &mut HeaderMap) -> bool {
+pub(crate) fn take_respond_async(headers: &mut HeaderMap) -> bool {
     let wanted = headers.get_all(PREFER).iter().any(|line| split(line).iter().any(|one| is_async(one)));
     if !wanted {
         return false;
@@ -54,7 +54,7 @@ mod tests {
     fn after(lines: &[&'static str]) -> (bool, Vec<String>) {
         let mut headers: HeaderMap =
             lines.iter().map(|line| (PREFER, HeaderValue::from_static(line))).collect();
-        let taken = takes_async(&mut headers);
+        let taken = take_respond_async(&mut headers);
         let left = headers.get_all(PREFER).iter().map(|value| value.to_str().expect("ASCII").to_owned());
         (taken, left.collect())
     }

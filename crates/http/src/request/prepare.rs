@@ -86,12 +86,12 @@ impl ProtectedRequest {
         } else {
             streams::refuse_tunnels(parts)?;
         }
-        let is_async = head_key.is_some() && self.takes_async(parts);
-        let complete = self.read(self.state.client_of(parts), body).await?;
+        let is_async = head_key.is_some() && self.prefers_async(parts);
+        let complete = self.read_body(self.state.client_of(parts), body).await?;
         let (known, key) = match self.parse_payload(parts, &operation, &complete, head_key.is_none()).await? {
             ParsedRequest::Payload(known, body_key) => (known, body_key.or(head_key)),
             ParsedRequest::NoKey(no_key) => {
-                self.unless_optional(no_key)?;
+                self.refuse_unless_optional(no_key)?;
                 return Err(NotExecuted::Unprotected(Body::complete(complete)));
             }
         };
@@ -102,12 +102,12 @@ impl ProtectedRequest {
             self.state.report(&self.route, EventKind::WeakKey(weakness));
         }
         streams::refuse_streams(parts)?;
-        let is_async = is_async || self.takes_async(parts);
+        let is_async = is_async || self.prefers_async(parts);
         let scope = match scope {
             Some(scope) => scope,
             None => Arc::new(self.state.scope(&self.route, parts, operation.clone())?),
         };
-        let intent = self.intent(parts, &scope, &key, known, is_async);
+        let intent = self.build_intent(parts, &scope, &key, known, is_async);
         Ok(PreparedRequest { intent, scope, operation, key, complete, is_async })
     }
 
@@ -119,12 +119,12 @@ impl ProtectedRequest {
         }
         match settings.key_source.read(&parts.headers, None, settings) {
             Ok(parsed) => Ok(HeadKey::Key(parsed)),
-            Err(no_key) => self.unless_optional(no_key).map(|()| HeadKey::Unkeyed),
+            Err(no_key) => self.refuse_unless_optional(no_key).map(|()| HeadKey::Unkeyed),
         }
     }
 
     /// Refuses a request without a key, unless the key is optional and simply absent.
-    pub(crate) fn unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
+    pub(crate) fn refuse_unless_optional(&self, no_key: NoKey) -> Result<(), Problem> {
         let settings = &self.route.settings;
         match no_key {
             NoKey::Absent if settings.key == KeyRule::Optional => Ok(()),
@@ -177,15 +177,15 @@ impl ProtectedRequest {
         }
     }
 
-    fn takes_async(&self, parts: &mut Parts) -> bool {
+    fn prefers_async(&self, parts: &mut Parts) -> bool {
         // gRPC has no response for "later".
         let may_defer = self.state.published.is_some() && self.form == Form::Json;
         // The response of a local handler is what it commits.
         let may_defer = may_defer && self.route.policy.class != Class::Local;
-        may_defer && prefer::takes_async(&mut parts.headers)
+        may_defer && prefer::take_respond_async(&mut parts.headers)
     }
 
-    async fn read<B>(&self, client: Option<IpAddr>, body: B) -> Result<CompleteBody, NotExecuted>
+    async fn read_body<B>(&self, client: Option<IpAddr>, body: B) -> Result<CompleteBody, NotExecuted>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -219,7 +219,7 @@ impl ProtectedRequest {
         })
     }
 
-    fn intent(
+    fn build_intent(
         &self,
         parts: &Parts,
         scope: &Arc<Scope>,

@@ -30,7 +30,7 @@ pub(crate) enum AttemptResponse {
 }
 
 /// Reads a response, as far as it has to be stored and there is memory.
-pub(crate) async fn ended<R>(
+pub(crate) async fn ending_of_response<R>(
     response: Response<R>,
     method: &Method,
     handle: &Handle,
@@ -77,28 +77,28 @@ where
             let outcome = |status| outcome_without_body(&parts, status, handle, settings);
             (statement_of(None).ending(class, settings, outcome), body, None)
         }
-        ReadResponse::Broken(error) => return failed(Failure::of_body(&*error)),
+        ReadResponse::Broken(error) => return ending_of_failure(Failure::of_body(&*error)),
     };
     names::strip(&mut parts.headers);
-    let why = why(&ending, parts.status);
+    let reason = reason_of(&ending, parts.status);
     let local = AttemptResponse::Response(Box::new(Response::from_parts(parts, body)));
-    Ended::new(ending, local).because(why).holding(stored_memory)
+    Ended::new(ending, local).because(reason).holding(stored_memory)
 }
 
 /// A response to HEAD has the length of its body and not the body.
-pub(crate) fn to_head(response: &mut Response<Body>) {
+pub(crate) fn omit_body(response: &mut Response<Body>) {
     let Some(data) = response.body().data().filter(|data| !data.is_empty()) else { return };
     response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| data.len().into());
     *response.body_mut() = Body::from(Bytes::new());
 }
 
 /// There is no complete response, and the effect is in doubt.
-pub(crate) fn failed(failure: Failure) -> Ended<AttemptResponse> {
+pub(crate) fn ending_of_failure(failure: Failure) -> Ended<AttemptResponse> {
     Ended::new(Ending::InDoubt, AttemptResponse::Failed(failure)).because(failure.why())
 }
 
 /// What an operator should know about a response that is not replayed.
-fn why(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
+fn reason_of(ending: &Ending, status: StatusCode) -> Cow<'static, str> {
     match ending {
         Ending::Succeeded(_) | Ending::FailedReplayable(_) | Ending::NotAppliedForGood(_) => {
             Cow::Borrowed("")

@@ -52,7 +52,9 @@ impl Routes {
         {
             return Err(TermsError::Callers(name.clone()));
         }
-        if let Some(name) = settings.name.as_ref().filter(|name| self.is_anothers(name, &parsed, &settings)) {
+        if let Some(name) =
+            settings.name.as_ref().filter(|name| self.belongs_to_another_route(name, &parsed, &settings))
+        {
             return Err(TermsError::Name(name.clone()));
         }
         self.by_pattern.push((parsed, CompiledRoute::new(settings, pattern)?));
@@ -60,7 +62,7 @@ impl Routes {
     }
 
     /// Whether records of requests with other settings may have this name.
-    fn is_anothers(&self, name: &str, pattern: &RoutePattern, settings: &Terms) -> bool {
+    fn belongs_to_another_route(&self, name: &str, pattern: &RoutePattern, settings: &Terms) -> bool {
         let Some((method, path)) = route_of(name) else { return false };
         // Names of records are normal forms, so another spelling cannot collide.
         let is_named = settings.methods.iter().any(|own| folded(own) == method);
@@ -89,7 +91,7 @@ impl Routes {
     }
 
     /// Whether any route requires authorization before a replay.
-    pub(crate) fn ask(&self) -> bool {
+    pub(crate) fn requires_authorization(&self) -> bool {
         self.all().any(|(_, settings)| settings.authorize.is_some())
     }
 
@@ -129,7 +131,7 @@ impl Routes {
     }
 
     /// The first route with a reconciler that the engine does not know.
-    pub(crate) fn unasked_route(&self, knows: impl Fn(&str) -> bool) -> Option<String> {
+    pub(crate) fn route_with_unknown_reconciler(&self, knows: impl Fn(&str) -> bool) -> Option<String> {
         let is_unasked = |operation: &Operation| {
             let operation = operation.as_str();
             self.reconciler_of(operation).is_some() && !knows(operation)

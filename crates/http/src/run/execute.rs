@@ -4,7 +4,7 @@
 //! only by the engine, except if the store is unavailable and the settings allow it.
 
 use super::running_work::RunningWork;
-use super::service::pass;
+use super::service::forward_unprotected;
 use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::handler::{Handle, request_for_handler};
 use crate::memory::{BudgetExhausted, ResponseMemory};
@@ -86,7 +86,7 @@ impl ProtectedRequest {
                     let _ = begun.send(attempt.operation_id());
                     let responder = Responder { state: &state, route: &route, form, operation };
                     match pending_call.take() {
-                        Some(call) => run(call, &key, attempt, &responder).await,
+                        Some(call) => run_attempt(call, &key, attempt, &responder).await,
                         // It was already passed on, or never will be: this attempt sends nothing.
                         None => responder.unsent(attempt.operation_id()),
                     }
@@ -124,14 +124,14 @@ impl ProtectedRequest {
         // The attempt has taken it, if this call ran one.
         let memory =
             pending_call.take().map_or_else(|| self.state.response_budget.memory(client), |call| call.memory);
-        Ok(self.answer(answer, retry, memory, &scope, &asked_with, operation).await)
+        Ok(self.respond_to(answer, retry, memory, &scope, &asked_with, operation).await)
     }
 
     fn responder(&self, operation: Operation) -> Responder<'_> {
         Responder { state: &self.state, route: &self.route, form: self.form, operation }
     }
 
-    pub(crate) async fn answer(
+    pub(crate) async fn respond_to(
         &self,
         answer: Answer<AttemptResponse>,
         retry: Option<Parts>,
@@ -205,7 +205,7 @@ impl ProtectedRequest {
     ) -> (Response<Body>, EventKind) {
         let settings = &self.route.settings;
         if let (Some(authorize), Some(retry)) = (&settings.authorize, &retry)
-            && let Err(mut refusal) = authorize.ask(about(id, retry)).await
+            && let Err(mut refusal) = authorize.ask(head_of_retry(id, retry)).await
         {
             names::strip(refusal.headers_mut());
             refusal.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
@@ -255,7 +255,7 @@ impl ProtectedRequest {
         R::Error: Into<BoxError>,
     {
         self.state.report(&self.route, EventKind::FailedOpen);
-        let mut response = pass(inner, parts, Body::complete(complete), Clean::All).await?;
+        let mut response = forward_unprotected(inner, parts, Body::complete(complete), Clean::All).await?;
         response.headers_mut().insert(names::STORED, HeaderValue::from_static("false"));
         Ok(response)
     }
@@ -276,7 +276,7 @@ impl ProtectedRequest {
 }
 
 /// The head of a retry, with its operation ID.
-fn about(id: OperationId, retry: &Parts) -> Parts {
+fn head_of_retry(id: OperationId, retry: &Parts) -> Parts {
     let mut retry = retry.clone();
     retry.extensions.insert(id);
     retry
@@ -297,7 +297,7 @@ fn is_out_of_reach(error: &Error) -> bool {
 }
 
 /// One attempt: the call of the inner service, and what its response means.
-async fn run<S, R>(
+async fn run_attempt<S, R>(
     call: HandlerCall<S>,
     key: &Key,
     attempt: Attempt,
@@ -317,8 +317,8 @@ where
     let request = request_for_handler(parts, complete, key, class, &handle);
     let called = inner.call(request).await.map_err(|error| Failure::found_in(&*error.into()));
     match called {
-        Ok(response) => ending::ended(response, &method, &handle, memory, responder).await,
+        Ok(response) => ending::ending_of_response(response, &method, &handle, memory, responder).await,
         Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),
-        Err(failure) => ending::failed(failure),
+        Err(failure) => ending::ending_of_failure(failure),
     }
 }

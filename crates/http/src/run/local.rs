@@ -22,7 +22,7 @@ use semel::{Answer, Ran, RequestOutcome};
 
 impl ProtectedRequest {
     /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
-    pub(crate) async fn joined<S, R>(
+    pub(crate) async fn execute_local<S, R>(
         self,
         prepared: PreparedRequest,
         inner: S,
@@ -74,7 +74,7 @@ impl ProtectedRequest {
                 }
             }
         };
-        Ok(self.answer(answer, retry, memory, &scope, &key, operation).await)
+        Ok(self.respond_to(answer, retry, memory, &scope, &key, operation).await)
     }
 }
 

@@ -51,7 +51,7 @@ where
         let state = Arc::clone(&self.state);
         let (mut parts, body) = request.into_parts();
         names::strip(&mut parts.headers);
-        let target = Target::new(&parts.method, state.target(&parts));
+        let target = Target::new(&parts.method, state.target_of(&parts));
         if let Some(resource) = resource::resource_of(&state, &target) {
             return Box::pin(async move { Ok(resource::answer(&state, &parts, resource).await) });
         }
@@ -61,7 +61,7 @@ where
         }
         let Some(route) = route.filter(|route| route.settings.key != KeyRule::Off).map(Arc::clone) else {
             // Keep this future small: unprotected requests should not pay for protected ones.
-            return Box::pin(pass(inner, parts, Body::live(body), Clean::Outcome));
+            return Box::pin(forward_unprotected(inner, parts, Body::live(body), Clean::Outcome));
         };
         let form = Form::of(&parts.headers);
         Box::pin(serve(ProtectedRequest { state, route, target, form }, inner, parts, body))
@@ -87,11 +87,11 @@ where
     let is_head = parts.method == Method::HEAD;
     // Rare paths are boxed, because a future is as large as its largest path.
     let mut response = if request.route.settings.mode == Mode::Shadow {
-        Box::pin(request.in_shadow(inner, parts, body)).await?
+        Box::pin(request.forward_in_shadow(inner, parts, body)).await?
     } else {
         match request.prepare(&mut parts, body).await {
             Ok(prepared) if request.route.policy.class == Class::Local => {
-                Box::pin(request.joined(prepared, inner, parts)).await?
+                Box::pin(request.execute_local(prepared, inner, parts)).await?
             }
             Ok(prepared) => request.execute(prepared, inner, parts).await?,
             Err(NotExecuted::Refused(problem)) => request.refuse(problem, None),
@@ -101,18 +101,18 @@ where
             }
             Err(NotExecuted::Unprotected(body)) => {
                 request.state.report(&request.route, EventKind::Unprotected);
-                pass(inner, parts, body, Clean::All).await?
+                forward_unprotected(inner, parts, body, Clean::All).await?
             }
         }
     };
     if is_head {
-        ending::to_head(&mut response);
+        ending::omit_body(&mut response);
     }
     Ok(response)
 }
 
 /// Passes on an unprotected request. `clean`: what to remove from its response.
-pub(crate) async fn pass<S, R>(
+pub(crate) async fn forward_unprotected<S, R>(
     mut inner: S,
     parts: Parts,
     body: Body,
@@ -125,6 +125,6 @@ where
 {
     let request = Request::from_parts(parts, body.cleaned(Clean::All));
     let mut response = inner.call(request).await?;
-    clean.from(response.headers_mut());
+    clean.strip(response.headers_mut());
     Ok(response.map(|body| Body::live(body).cleaned(clean)))
 }

@@ -7,7 +7,7 @@
 //! in shadow mode run as often as they are sent. The work of such a record only waits for the service's response. It
 //! is marked as having no effect, so that a crash leaves no unknown outcome.
 
-use super::service::pass;
+use super::service::forward_unprotected;
 use crate::body::{Body, BoxError, Clean, CompleteBody, End, Watch, Watched};
 use crate::layer_state::LayerState;
 use crate::observe::{ShadowDetails, ShadowOutcome};
@@ -36,7 +36,7 @@ const REPEATED_WITHIN: Duration = Duration::from_mins(10);
 
 impl ProtectedRequest {
     /// Passes a request on as if there were no layer, and judges it in the background.
-    pub(crate) async fn in_shadow<S, B, R>(
+    pub(crate) async fn forward_in_shadow<S, B, R>(
         self,
         mut inner: S,
         parts: Parts,
@@ -56,13 +56,13 @@ impl ProtectedRequest {
             Ok(head_key) => head_key,
             Err(problem) => {
                 details.report(&state, &route, ShadowOutcome::Refuse(problem.code()));
-                return pass(inner, parts, Body::live(body), Clean::All).await;
+                return forward_unprotected(inner, parts, Body::live(body), Clean::All).await;
             }
         };
         let max = self.route.settings.request_bytes_max;
         let Ok(permit) = Arc::clone(&state.judging).try_acquire_many_owned(REQUEST_KIB) else {
             details.report(&state, &route, ShadowOutcome::NotJudged);
-            return pass(inner, parts, Body::live(body), Clean::All).await;
+            return forward_unprotected(inner, parts, Body::live(body), Clean::All).await;
         };
         let (ending, ended) = oneshot::channel();
         let judge = Judge { request: self, head: parts.clone(), head_key, ended, permit, details };
@@ -79,7 +79,7 @@ impl ProtectedRequest {
             }
         };
         let response_watch = ResponseWatch::new(&route, &mut response, ending);
-        Clean::All.from(response.headers_mut());
+        Clean::All.strip(response.headers_mut());
         let watched = |body| Watched::new(Box::pin(body), response_watch);
         Ok(response.map(|body| Body::live(watched(body)).cleaned(Clean::All)))
     }
@@ -123,7 +123,7 @@ impl RequestDetails {
 
     /// There is no key. If one is required, it would have been refused; still find out whether it is a repeat.
     fn without_key(&mut self, request: &ProtectedRequest) -> Result<(), Problem> {
-        match request.unless_optional(NoKey::Absent) {
+        match request.refuse_unless_optional(NoKey::Absent) {
             Err(problem) if problem.code() == Code::Missing => {
                 self.refused = Some(Code::Missing);
                 Ok(())
@@ -198,7 +198,7 @@ impl Judge {
             }
             (Ok(ParsedRequest::NoKey(no_key)), _) => {
                 self.details.has_key = true;
-                self.request.unless_optional(no_key)?;
+                self.request.refuse_unless_optional(no_key)?;
                 return Ok(ShadowOutcome::Run);
             }
             // Without a key, it need not be comparable.
@@ -229,8 +229,9 @@ impl Judge {
         }
         // Shadow mode must not use up rates of enforced requests, and requests without a key use no new key.
         let measure = if marker == SHADOW { Measure::Apart } else { Measure::CapsOnly };
-        let mut intent =
-            Intent::new(apart(&scope, marker), key, policy, known).measured(measure).without_effect();
+        let mut intent = Intent::new(scope_in_shadow(&scope, marker), key, policy, known)
+            .measured(measure)
+            .without_effect();
         if let Some(rates) = route.settings.rates.as_ref().filter(|_| marker == SHADOW) {
             intent = intent.limited_by(rates.clone());
         }
@@ -244,7 +245,7 @@ impl Judge {
         let (_, gone) = oneshot::channel();
         let ended = std::mem::replace(&mut self.ended, gone);
         let class = route.settings.policy.class;
-        let work = move |_: Attempt| async move { Ended::from(remembered(ended.await, class)) };
+        let work = move |_: Attempt| async move { Ended::from(ending_to_store(ended.await, class)) };
         Ok(match state.engine.execute(intent, work).await {
             Ok(answer) if marker == UNKEYED => match answer.outcome {
                 RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,
@@ -260,7 +261,7 @@ impl Judge {
 
 /// The same caller and operation in a separate scope, which no enforced request has, and whose records do not count
 /// as the caller's.
-fn apart(scope: &Scope, marker: &str) -> Scope {
+fn scope_in_shadow(scope: &Scope, marker: &str) -> Scope {
     let operation = Operation::route(marker, scope.operation().to_string());
     let mut tenant = marker.as_bytes().to_vec();
     if let Some(own) = scope.tenant() {
@@ -274,7 +275,7 @@ fn apart(scope: &Scope, marker: &str) -> Scope {
 const IN_DOUBT: &str = ":in-doubt";
 
 /// An ending without a replayable outcome and without doubt.
-fn remembered(ended: Result<Ending, oneshot::error::RecvError>, class: Class) -> Ending {
+fn ending_to_store(ended: Result<Ending, oneshot::error::RecvError>, class: Class) -> Ending {
     let status = Status::Http(200);
     match ended {
         Ok(Ending::InDoubt) if class == Class::Downstream => Ending::NotApplied(None),
