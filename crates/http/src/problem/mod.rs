@@ -1,5 +1,5 @@
-//! What a client or a server is told if there is no outcome: problem documents, and the reasons that a body or a service
-//! gives for them.
+//! What a client gets if there is no outcome: problem documents, and the reasons that a body or a service gives for
+//! them.
 //!
 //! A problem depends on no route and on no request.
 

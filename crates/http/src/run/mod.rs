@@ -1,5 +1,5 @@
-//! How a request goes through the layer: run once by the engine, joined in the handler's own transaction, only observed,
-//! or passed on.
+//! How a request goes through the layer: run once by the engine, joined in the handler's own transaction, only
+//! observed, or passed on.
 //!
 //! The inner service is called here and nowhere else.
 
