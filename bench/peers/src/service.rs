@@ -13,7 +13,7 @@ use ruts::store::Ttl;
 use ruts::store::redis::RedisStore;
 use ruts::{CookieOptions, Session, SessionLayer};
 use semel::Engine;
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -147,7 +147,7 @@ pub(crate) async fn serve(kind: Kind, url: &str, prefix: &str) -> Result<(), Box
         Kind::Semel => {
             let store = semel_redis::Store::open(&format!("{url}?prefix={prefix}")).await?;
             let engine = Engine::builder(Arc::new(store)).build().await?;
-            app.layer(Layer::new(engine, Terms::default())?)
+            app.layer(Layer::new(engine, RouteSettings::default())?)
         }
         Kind::OtherByKey | Kind::OtherByHash => {
             let options = IdempotentOptions::new(DAY_SECONDS);

@@ -11,7 +11,7 @@ use axum::routing::post;
 use axum::{Router, middleware};
 use semel::Engine;
 use semel::core::scope::Identity;
-use semel_http::{Callers, Layer, NotIdentified, Terms};
+use semel_http::{Callers, Layer, NotIdentified, RouteSettings};
 use semel_sql::sqlite;
 use std::error::Error;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let app = Router::new()
         .route("/charges", post(|| async { charge() }))
-        .layer(Layer::new(engine.clone(), Terms::default())?.callers(callers).publishing(""))
+        .layer(Layer::new(engine.clone(), RouteSettings::default())?.callers(callers).publishing(""))
         // Added last, so it runs first: nobody gets a replay before the caller is identified.
         .layer(middleware::from_fn(authenticate));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;

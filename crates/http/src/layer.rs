@@ -1,11 +1,11 @@
 //! The layer and its settings.
 //!
-//! Settings of single routes are [`Terms`](crate::Terms).
+//! Settings of single routes are [`RouteSettings`](crate::RouteSettings).
 
 use crate::layer_state::LayerState;
 use crate::memory::{BodyBudget, ResponseBudget};
 use crate::observe::{Observer, Unobserved};
-use crate::route::{Callers, Routes, Terms, TermsError};
+use crate::route::{Callers, RouteSettings, RouteSettingsError, Routes};
 use crate::run::Service;
 use http::Uri;
 use http::request::Parts;
@@ -38,20 +38,20 @@ impl Layer {
     pub const BODY_TIME_MAX: Duration = Duration::from_mins(5);
 
     /// A layer with the same settings for every route.
-    pub fn new(engine: Engine, settings: Terms) -> Result<Self, TermsError> {
+    pub fn new(engine: Engine, settings: RouteSettings) -> Result<Self, RouteSettingsError> {
         Self::routed(engine, Routes::new(settings)?)
     }
 
     /// A layer with separate settings per route. Fails if they [require](semel::sealing::Seal::Required) sealing and
-    /// the engine has no key, or if they have a [reconciler](Terms::reconciler) that the engine does not know.
-    pub fn routed(engine: Engine, routes: Routes) -> Result<Self, TermsError> {
+    /// the engine has no key, or if they have a [reconciler](RouteSettings::reconciler) that the engine does not know.
+    pub fn routed(engine: Engine, routes: Routes) -> Result<Self, RouteSettingsError> {
         if let Some(route) =
             routes.route_with_unknown_reconciler(|operation| engine.has_reconciler(operation))
         {
-            return Err(TermsError::Unasked(route));
+            return Err(RouteSettingsError::Unasked(route));
         }
         if let Some(route) = routes.sealed_route().filter(|_| !engine.has_sealing_keys()) {
-            return Err(TermsError::NoSealingKey(route.to_owned()));
+            return Err(RouteSettingsError::NoSealingKey(route.to_owned()));
         }
         for method in routes.unregistered_methods() {
             tracing::warn!(%method, "a protected method is not a registered HTTP method; make sure that its spelling matches what clients send");
@@ -75,8 +75,8 @@ impl Layer {
         Ok(Self { state: Arc::new(state) })
     }
 
-    /// How callers are identified, unless the [`Terms`] of a route say otherwise. Default: by the `Authorization`
-    /// header.
+    /// How callers are identified, unless the [`RouteSettings`] of a route say otherwise. Default: by the
+    /// `Authorization` header.
     #[must_use]
     pub fn callers(self, callers: Callers) -> Self {
         self.with(|state| state.callers = callers)
@@ -132,7 +132,7 @@ impl Layer {
 
     /// The memory for bodies of requests with a key, over all routes. They are read before the request runs, and kept
     /// while it does. Default: 64 MiB. A body that gets no memory within a few seconds is refused with 503. The limit
-    /// of a single body is [`Terms::request_bytes_max`].
+    /// of a single body is [`RouteSettings::request_bytes_max`].
     #[must_use]
     pub fn bodies_bytes_max(self, bytes: usize) -> Self {
         self.with(|state| state.body_budget = BodyBudget::new(bytes))
@@ -143,7 +143,7 @@ impl Layer {
     ///
     /// Each request takes 8 KiB before it runs; if they are not available within a few seconds, it is refused with
     /// 503 and nothing is run. A response takes twice its length until it is stored. If that is not available within
-    /// half a second, the response is stored without its body, like one over [`Terms::response_bytes_max`], and
+    /// half a second, the response is stored without its body, like one over [`RouteSettings::response_bytes_max`], and
     /// passed on to its client; a gRPC outcome is then in doubt, because its status comes last. A replay without
     /// memory is refused with 503.
     #[must_use]

@@ -6,14 +6,14 @@
 //! ```
 //! use axum::{Router, routing::post};
 //! use semel::{Engine, memory};
-//! use semel_http::{Layer, Terms};
+//! use semel_http::{Layer, RouteSettings};
 //! # use std::sync::Arc;
 //!
 //! # tokio::runtime::Runtime::new()?.block_on(async {
 //! let engine = Engine::builder(Arc::new(memory::Store::new())).build().await?;
 //! let app: Router = Router::new()
 //!     .route("/charges", post(|| async { "charged" }))
-//!     .layer(Layer::new(engine, Terms::default())?);
+//!     .layer(Layer::new(engine, RouteSettings::default())?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -39,9 +39,9 @@
 //! The handler gets the request unchanged, with the headers `Operation-Id`, `Idempotency-Attempt` and
 //! `Idempotency-Fence`, and with a [`Handle`] and the [`Attempt`](semel::Attempt) as extensions. The status of the
 //! response decides what it means for the record ([`classify`](semel::core::classify::classify)): a 5xx does not say
-//! what happened before it, so the outcome is in doubt. A handler that knows more reports it with [`Handle::steer`],
-//! with a [`Steer`] in the response's extensions, or with the header `Idempotency-Outcome: applied | not-applied |
-//! unknown`, which is removed before the client sees it.
+//! what happened before it, so the outcome is in doubt. A handler that knows more reports it with
+//! [`Handle::set_outcome_hint`], with an [`OutcomeHint`] in the response's extensions, or with the header
+//! `Idempotency-Outcome: applied | not-applied | unknown`, which is removed before the client sees it.
 //!
 //! The handler runs in a task of the engine: a client that disconnects cancels nothing.
 //!
@@ -63,11 +63,11 @@
 //!
 //! # What a route can require and promise
 //!
-//! Its [`Terms`] contain everything: whether a key is required and [where it comes from](KeySource), [how callers are
-//! identified](Callers) if that differs from the rest of the layer, the guarantee and its duration, [how much of a
-//! response is stored](Retain), [who authorizes a replay](Authorize), [who resolves unknown outcomes](Reconciler),
-//! what happens [while the store is down](StoreDown), and whether the settings are [enforced](Mode) or only reported to
-//! an [`Observer`].
+//! Its [`RouteSettings`] contain everything: whether a key is required and [where it comes from](KeySource), [how
+//! callers are identified](Callers) if that differs from the rest of the layer, the guarantee and its duration, [how
+//! much of a response is stored](Retain), [who authorizes a replay](Authorize), [who resolves unknown
+//! outcomes](Reconciler), what happens [while the store is down](StoreDown), and whether the settings are
+//! [enforced](Mode) or only reported to an [`Observer`].
 //!
 //! # What a client gets
 //!
@@ -111,16 +111,16 @@ mod run;
 mod stored;
 
 pub use body::{Body, BoxError};
-pub use handler::Handle;
+pub use handler::{Handle, OutcomeHint};
 pub use layer::Layer;
 pub use observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 pub use problem::{Code, Failure, Form, Malformed, Problem, SPECIFICATION, TooSlow, Unread};
 pub use response::{is_endless, response_of, response_of_refusal};
 pub use route::{
     Authorize, Callers, KeyRule, KeySource, MismatchStatus, Mode, NotIdentified, Reconciler, RoutePattern,
-    RoutePatternError, Routes, StoreDown, Terms, TermsError, check_method, is_registered_method, is_shadow,
+    RoutePatternError, RouteSettings, RouteSettingsError, Routes, StoreDown, check_method,
+    is_registered_method, is_shadow,
 };
 pub use run::Service;
-pub use semel::core::classify::Steer;
 pub use semel::local::Joinable;
-pub use stored::{Kept, Rebuild, Remnant, Retain, is_header};
+pub use stored::{Rebuild, Retain, StoredHeaders, StoredSummary, is_header};

@@ -12,7 +12,7 @@ pub const OPERATION_ID: HeaderName = HeaderName::from_static("operation-id");
 pub const ATTEMPT: HeaderName = HeaderName::from_static("idempotency-attempt");
 /// The fence, on requests to the handler.
 pub const FENCE: HeaderName = HeaderName::from_static("idempotency-fence");
-/// The handler's report about its effect, on its response; see [`Steer`](crate::Steer).
+/// The handler's report about its effect, on its response; see [`OutcomeHint`](crate::OutcomeHint).
 pub const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
 /// Marks a replayed response.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use axum_core::response::{IntoResponse, Response};
-use semel_http::{Form, Problem, Steer, response_of_refusal};
+use semel_http::{Form, OutcomeHint, Problem, response_of_refusal};
 
 /// The response that the layer of `semel-http` would send. The details of an error go to the log, never to the client.
 ///
@@ -12,7 +12,7 @@ use semel_http::{Form, Problem, Steer, response_of_refusal};
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = answer(&self);
-        response.extensions_mut().insert(Steer::Unknown);
+        response.extensions_mut().insert(OutcomeHint::Unknown);
         response
     }
 }

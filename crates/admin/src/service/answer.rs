@@ -8,7 +8,7 @@ use http::header::{ETAG, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use semel::archive::base64;
 use semel::core::outcome::{Body, Fields, Outcome, Status};
-use semel_http::Kept;
+use semel_http::StoredHeaders;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -139,7 +139,7 @@ impl GivenResponse {
         if limits.is_minimal {
             return minimal(self.status, &headers, &body);
         }
-        let kept = Kept::default().of(&headers, body.len(), false);
+        let kept = StoredHeaders::default().of(&headers, body.len(), false);
         Ok(Outcome::http(self.status, kept, body))
     }
 }

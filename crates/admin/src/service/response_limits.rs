@@ -3,7 +3,7 @@
 
 use super::problem::Problem;
 use http::HeaderMap;
-use semel_http::{Routes, Terms};
+use semel_http::{RouteSettings, Routes};
 
 /// The longest head that a response of the upstream has by default.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -37,7 +37,7 @@ impl Default for ResponseLimits {
         Self {
             head_bytes_max: HEAD_BYTES_MAX,
             headers_max: HEADERS_MAX,
-            body_bytes_max: Terms::default().response_bytes_max,
+            body_bytes_max: RouteSettings::default().response_bytes_max,
             is_minimal: false,
         }
     }

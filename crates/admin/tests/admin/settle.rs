@@ -8,7 +8,7 @@ use http::StatusCode;
 use semel::core::outcome::{Outcome, Status};
 use semel::core::record::State;
 use semel_admin::Role;
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Doubtful {
             counted.fetch_add(1, Ordering::SeqCst);
             async { StatusCode::INTERNAL_SERVER_ERROR }
         };
-        let layer = Layer::new(world.engine.clone(), Terms::default()).expect("fit");
+        let layer = Layer::new(world.engine.clone(), RouteSettings::default()).expect("fit");
         let app = Router::new().route("/charges", post(handler)).layer(layer);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");

@@ -24,7 +24,7 @@ pub use probe::{Answer, Probe};
 pub use rebuild::{Rebuild, Source};
 pub use template::{Placeholder, Template};
 
-use semel_http::{KeyRule, Retain, Terms};
+use semel_http::{KeyRule, Retain, RouteSettings};
 use semel_net::client::AuthoritiesError;
 
 /// The questions about requests of one operation.
@@ -41,7 +41,7 @@ pub struct Questions {
 impl Questions {
     /// The questions that can be asked under `terms`.
     #[must_use]
-    pub fn fit_for(self, terms: &Terms) -> Self {
+    pub fn fit_for(self, terms: &RouteSettings) -> Self {
         let is_protected = terms.key != KeyRule::Off;
         let is_minimal = is_protected && matches!(terms.retain, Retain::Minimal(_));
         Self {
@@ -53,7 +53,11 @@ impl Questions {
 
     /// The terms with these questions. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
     /// certificate authority.
-    pub fn put_to(&self, mut terms: Terms, clients: &ServiceClients) -> Result<Terms, AuthoritiesError> {
+    pub fn put_to(
+        &self,
+        mut terms: RouteSettings,
+        clients: &ServiceClients,
+    ) -> Result<RouteSettings, AuthoritiesError> {
         if let Some(rebuild) = &self.rebuild {
             terms.retain = rebuild.build(clients, terms.response_bytes_max);
         }

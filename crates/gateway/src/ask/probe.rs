@@ -12,7 +12,7 @@ use http::header::{AGE, CACHE_CONTROL, PRAGMA, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use semel::core::outcome::{Outcome, Status};
 use semel::{Case, Finding, Reconcile};
-use semel_http::{Body, Reconciler, Terms, names};
+use semel_http::{Body, Reconciler, RouteSettings, names};
 use semel_net::client::{Authorities, AuthoritiesError};
 use semel_proxy::upstream::{Options, Upstream};
 use std::pin::Pin;
@@ -73,7 +73,7 @@ impl Probe {
     pub(super) fn build(
         &self,
         clients: &ServiceClients,
-        terms: &Terms,
+        terms: &RouteSettings,
     ) -> Result<Reconciler, AuthoritiesError> {
         let upstream = match &self.destination.target {
             None => clients.upstream.clone(),
@@ -96,7 +96,7 @@ const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::RESET_CON
 /// Sends probes.
 struct Prober {
     probe: Probe,
-    terms: Terms,
+    terms: RouteSettings,
     upstream: Upstream,
 }
 

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, HOST};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use semel_http::{Body, Form, Remnant, Retain};
+use semel_http::{Body, Form, Retain, StoredSummary};
 use semel_net::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,10 +46,10 @@ impl Rebuild {
         let client_requests = Arc::new(ClientRequests::new(clients, &also, self.timeout, bytes_max));
         let (source, target) = (Arc::new(self.source.clone()), clients.upstream.target().clone());
         let target = Arc::new(target);
-        Retain::rebuilt_by(move |remnant: Remnant, retry: Parts| {
+        Retain::rebuilt_by(move |summary: StoredSummary, retry: Parts| {
             let (client_requests, source, target) =
                 (Arc::clone(&client_requests), Arc::clone(&source), Arc::clone(&target));
-            async move { rebuild_response(&client_requests, &source, &target, &remnant, &retry).await }
+            async move { rebuild_response(&client_requests, &source, &target, &summary, &retry).await }
         })
     }
 }
@@ -58,20 +58,20 @@ async fn rebuild_response(
     client_requests: &ClientRequests,
     source: &Source,
     target: &Target,
-    remnant: &Remnant,
+    summary: &StoredSummary,
     retry: &Parts,
 ) -> Option<Response<Body>> {
     // The current resource is neither an earlier refusal nor a gRPC message.
-    if Form::of(&retry.headers) == Form::Grpc || !has_success(remnant.status) {
+    if Form::of(&retry.headers) == Form::Grpc || !has_success(summary.status) {
         return None;
     }
-    if is_empty(remnant) {
+    if is_empty(summary) {
         return Some(Response::new(Body::from(Bytes::new())));
     }
-    let path = path(source, target, remnant, retry)?;
+    let path = path(source, target, summary, retry)?;
     let (head, body) = client_requests.get(path, retry, HeaderMap::new()).await?;
     if head.status != StatusCode::OK {
-        tracing::warn!(operation_id = %remnant.operation_id, status = %head.status, "a response could not be rebuilt");
+        tracing::warn!(operation_id = %summary.operation_id, status = %head.status, "a response could not be rebuilt");
         return None;
     }
     Some(Response::from_parts(head, Body::from(body.complete()?)))
@@ -82,21 +82,21 @@ fn has_success(status: StatusCode) -> bool {
 }
 
 /// Whether a response is complete without a body: it has none, or is a redirect.
-fn is_empty(remnant: &Remnant) -> bool {
+fn is_empty(summary: &StoredSummary) -> bool {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
-    bodiless.contains(&remnant.status) || remnant.status.is_redirection() && remnant.location.is_some()
+    bodiless.contains(&summary.status) || summary.status.is_redirection() && summary.location.is_some()
 }
 
-fn path(source: &Source, target: &Target, remnant: &Remnant, retry: &Parts) -> Option<PathAndQuery> {
+fn path(source: &Source, target: &Target, summary: &StoredSummary, retry: &Parts) -> Option<PathAndQuery> {
     match source {
-        Source::Path(template) => template.fill(remnant.operation_id, ""),
+        Source::Path(template) => template.fill(summary.operation_id, ""),
         Source::Location => {
             let host = retry.headers.get(HOST).and_then(|host| host.to_str().ok());
-            let found = remnant.location.as_ref().map(HeaderValue::to_str);
+            let found = summary.location.as_ref().map(HeaderValue::to_str);
             let path = found.and_then(Result::ok).and_then(|location| below(location, target, host));
             if path.is_none() {
                 tracing::warn!(
-                    operation_id = %remnant.operation_id,
+                    operation_id = %summary.operation_id,
                     "a response cannot be rebuilt: its Location is not below the service's URL"
                 );
             }

@@ -54,7 +54,7 @@ use crate::stores;
 use http::Method;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
-use semel_http::{Routes, Terms, TermsError, is_registered_method};
+use semel_http::{RouteSettings, RouteSettingsError, Routes, is_registered_method};
 use semel_identity::{Identity, Network};
 use semel_net::target::Target;
 use semel_proxy::forward::Host;
@@ -105,7 +105,7 @@ pub struct Config {
     /// Whether every request is logged.
     pub log_requests: bool,
     /// The terms of requests of no operation.
-    pub terms: Terms,
+    pub terms: RouteSettings,
     /// The questions about them.
     pub questions: Questions,
     /// The operations.
@@ -146,7 +146,7 @@ impl Config {
     }
 
     /// The routes without their questions, for checks of what is stored.
-    pub fn routes(&self) -> Result<Routes, TermsError> {
+    pub fn routes(&self) -> Result<Routes, RouteSettingsError> {
         let others = Routes::new(self.terms.clone());
         self.operations.iter().fold(others, |routes, operation| {
             routes.and_then(|routes| routes.with(&operation.template, operation.terms.clone()))

@@ -9,7 +9,7 @@ use super::route_options::RouteOptions;
 use super::table::{Span, Table};
 use super::terms::MistakeReporter;
 use http::Method;
-use semel_http::{KeyRule, RoutePattern, Routes, Terms, TermsError};
+use semel_http::{KeyRule, RoutePattern, RouteSettings, RouteSettingsError, Routes};
 use semel_text::printable::is_all_printable;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn one(
 }
 
 /// Reports operations that distinguish callers but protect nothing.
-fn check_callers(table: &Table<'_, '_>, terms: &Terms) {
+fn check_callers(table: &Table<'_, '_>, terms: &RouteSettings) {
     for key in ["callers", "tenant"] {
         if terms.key == KeyRule::Off && table.has(key) {
             let problem =
@@ -105,10 +105,14 @@ fn check_callers(table: &Table<'_, '_>, terms: &Terms) {
 }
 
 /// Reports a name that the records of another route have.
-fn check_name(table: &Table<'_, '_>, template: &str, terms: &Terms) {
-    let named = Terms { name: terms.name.clone(), methods: terms.methods.clone(), ..Terms::default() };
-    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with(template, named));
-    if let Err(TermsError::Name(name)) = routes {
+fn check_name(table: &Table<'_, '_>, template: &str, terms: &RouteSettings) {
+    let named = RouteSettings {
+        name: terms.name.clone(),
+        methods: terms.methods.clone(),
+        ..RouteSettings::default()
+    };
+    let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with(template, named));
+    if let Err(RouteSettingsError::Name(name)) = routes {
         let problem = format!(
             "`{name}` is the name of the records of that route, so they would count as records of this \
                 operation, and its probe would be sent for them"

@@ -7,7 +7,7 @@ use http::HeaderName;
 use semel::quota::{Quotas, Rates};
 use semel::sealing::KeyRing;
 use semel_admin as admin;
-use semel_http::{KeyRule, KeySource, Terms};
+use semel_http::{KeyRule, KeySource, RouteSettings};
 use semel_identity::{Identity, Network, Source, caller_text};
 use semel_net::target::Target;
 use semel_proxy::forward::{self, Host};
@@ -32,7 +32,7 @@ pub struct Plan {
     /// Where records are stored.
     pub store: stores::Url,
     /// The terms of requests of no operation.
-    pub terms: Terms,
+    pub terms: RouteSettings,
     /// The questions about them.
     pub questions: Questions,
     /// The operations; the first that matches a request decides.
@@ -90,7 +90,7 @@ pub struct Operation {
     /// The template of their paths.
     pub template: String,
     /// Their terms.
-    pub terms: Terms,
+    pub terms: RouteSettings,
     /// The questions about them.
     pub questions: Questions,
     /// Who is calling, if the operation has its own rule.
@@ -120,7 +120,7 @@ impl Plan {
             upstream: upstream::Options::default(),
             host: Host::default(),
             store: stores::Url::default(),
-            terms: Terms::default(),
+            terms: RouteSettings::default(),
             questions: Questions::default(),
             operations: Vec::new(),
             identity: Identity::default(),
@@ -138,7 +138,7 @@ impl Plan {
     }
 
     /// All terms, the default's first.
-    pub(crate) fn all_terms(&self) -> impl Iterator<Item = &Terms> {
+    pub(crate) fn all_terms(&self) -> impl Iterator<Item = &RouteSettings> {
         std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let mut plan = Plan::new(target);
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
-        let mut terms = Terms { key_source: KeySource::Composite(parts), ..Terms::default() };
+        let mut terms = RouteSettings { key_source: KeySource::Composite(parts), ..RouteSettings::default() };
         let selection = Selection::default().with_headers(["X-Region"]).expect("fit to be chosen");
         terms.policy = terms.policy.with(|policy| policy.selection = selection).expect("fit for use");
         let (questions, rates) = (Questions::default(), Rates::default());

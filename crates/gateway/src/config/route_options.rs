@@ -1,5 +1,6 @@
 //! The options of a route: one row each, with its key, its type, how it is read and what it sets. `[defaults]` and
-//! `[[operation]]` have the same keys, and an operation inherits what it does not set. [`Terms`] has the defaults.
+//! `[[operation]]` have the same keys, and an operation inherits what it does not set. [`RouteSettings`] has the
+//! defaults.
 
 use super::route_values as read;
 use super::table::Table;
@@ -10,7 +11,7 @@ use semel::core::key;
 use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use semel::sealing::Seal;
-use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, Retain, StoreDown, Terms};
+use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, Retain, RouteSettings, StoreDown};
 use std::time::Duration;
 
 /// What is stored of a response, and how.
@@ -61,11 +62,11 @@ macro_rules! route_options {
 }
 
 route_options! {
-    /// See [`Terms::methods`].
+    /// See [`RouteSettings::methods`].
     methods: Vec<Method> = read::methods, |draft, methods| draft.terms.methods = methods;
-    /// See [`Terms::key`].
+    /// See [`RouteSettings::key`].
     key: KeyRule = |table, key| table.choice(key, &KEY_RULES), |draft, rule| draft.terms.key = rule;
-    /// See [`Terms::key_source`].
+    /// See [`RouteSettings::key_source`].
     key_from: KeySource = read::key_from, |draft, source| draft.terms.key_source = source;
     /// The minimum length of a key, in characters.
     key_min: usize = |table, key| table.count(key, 1), |draft, min| draft.key_length.0 = min;
@@ -73,7 +74,7 @@ route_options! {
     key_max: usize = |table, key| table.count(key, 1), |draft, max| draft.key_length.1 = max;
     /// What happens to weak keys.
     weak_keys: key::Treatment = |table, key| table.choice(key, &WEAK_KEYS), |draft, weak| draft.weak_keys = weak;
-    /// See [`Terms::mode`].
+    /// See [`RouteSettings::mode`].
     mode: Mode = |table, key| table.choice(key, &MODES), |draft, mode| draft.terms.mode = mode;
     /// How effects happen.
     class: Class = read::class, |draft, class| draft.policy.class = class;
@@ -92,7 +93,7 @@ route_options! {
     retry_horizon: Duration = read::duration, |_, _| ();
     /// How long a claim is valid without renewal.
     lease: Duration = read::duration, |draft, span| draft.policy.lease = span;
-    /// See [`Terms::wait`].
+    /// See [`RouteSettings::wait`].
     wait: Duration = read::duration, |draft, span| draft.terms.wait = Some(span);
     /// After how many attempts a key is exhausted.
     attempts_max: u32 = |table, key| table.count(key, 1), |draft, max| draft.policy.attempts_max = Some(max);
@@ -110,9 +111,9 @@ route_options! {
         Keep::Minimal => draft.terms.retain = Retain::Minimal(None),
     };
     /// Response headers that are stored although they usually are not.
-    keep_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.terms.kept.also = headers;
+    keep_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.terms.stored_headers.include = headers;
     /// Response headers that are not stored although they usually are.
-    drop_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.terms.kept.but = headers;
+    drop_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.terms.stored_headers.exclude = headers;
     /// The longest response body that is stored.
     kept_max: usize = read::size, |draft, bytes| draft.terms.response_bytes_max = bytes;
     /// The longest request body.
@@ -123,9 +124,9 @@ route_options! {
     fingerprint_exclude: Vec<String> = read::excluded, |draft, pointers| draft.excluded = pointers;
     /// Request headers that are compared.
     fingerprint_headers: Vec<String> = read::compared_headers, |draft, headers| draft.compared_headers = headers;
-    /// See [`Terms::mismatch`].
+    /// See [`RouteSettings::mismatch`].
     mismatch_status: MismatchStatus = read::mismatch_status, |draft, status| draft.terms.mismatch = status;
-    /// See [`Terms::store_down`].
+    /// See [`RouteSettings::store_down`].
     store_down: StoreDown = |table, key| table.choice(key, &STORE_DOWN), |draft, down| draft.terms.store_down = down;
 }
 
@@ -150,7 +151,7 @@ pub(super) type OptionMistake = (&'static [&'static str], String);
 /// Terms that are being put together from options. Some of them only have a meaning together.
 pub(super) struct Draft {
     policy: PolicySettings,
-    terms: Terms,
+    terms: RouteSettings,
     key_length: (usize, usize),
     weak_keys: key::Treatment,
     included: Vec<String>,
@@ -161,7 +162,7 @@ pub(super) struct Draft {
 impl Draft {
     /// The terms of these options. They may be invalid.
     pub(super) fn of(options: &RouteOptions, work_deadline: Duration) -> Self {
-        let terms = Terms { wait: Some(WAIT), ..Terms::default() };
+        let terms = RouteSettings { wait: Some(WAIT), ..RouteSettings::default() };
         let mut policy = PolicySettings::from(terms.policy.clone());
         policy.work_deadline = work_deadline;
         let rules = terms.key_rules;
@@ -184,10 +185,10 @@ impl Draft {
     }
 
     /// The terms, with this policy.
-    pub(super) fn terms(self, name: Option<String>, policy: Policy) -> Result<Terms, OptionMistake> {
+    pub(super) fn terms(self, name: Option<String>, policy: Policy) -> Result<RouteSettings, OptionMistake> {
         let bounds = key::Rules::new(self.key_length.0, self.key_length.1)
             .map_err(|error| (["key_min", "key_max"].as_slice(), error.to_string()))?;
-        Ok(Terms { name, policy, key_rules: bounds.with_weak(self.weak_keys), ..self.terms })
+        Ok(RouteSettings { name, policy, key_rules: bounds.with_weak(self.weak_keys), ..self.terms })
     }
 
     fn selection(&self) -> Result<Selection, OptionMistake> {

@@ -6,7 +6,7 @@ use semel::core::classify::{Meaning, is_success};
 use semel::core::fingerprint::{Pointer, Selection, SelectionError};
 use semel::core::outcome::Status;
 use semel::core::policy::Class;
-use semel_http::{KeySource, MismatchStatus, TermsError, check_method};
+use semel_http::{KeySource, MismatchStatus, RouteSettingsError, check_method};
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -76,7 +76,9 @@ fn method(text: &str) -> Result<Method, String> {
     let method = Method::from_bytes(text.as_bytes()).map_err(|_| other())?;
     match check_method(&method) {
         Ok(method) if method != Method::CONNECT => Ok(method),
-        Err(TermsError::Method { meant, .. }) => Err(format!("`{text}` is not a method: write \"{meant}\"")),
+        Err(RouteSettingsError::Method { meant, .. }) => {
+            Err(format!("`{text}` is not a method: write \"{meant}\""))
+        }
         _ => Err(other()),
     }
 }

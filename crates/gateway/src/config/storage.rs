@@ -5,7 +5,7 @@ use super::table::{Span, Table};
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
-use semel_http::Terms;
+use semel_http::RouteSettings;
 use semel_text::{duration, hex};
 use std::path::PathBuf;
 
@@ -115,7 +115,11 @@ pub(super) fn limits(table: &Table<'_, '_>, cache_is_chosen: bool, storage: &mut
 }
 
 /// A body of the allowed size must fit, at least alone.
-pub(super) fn check_room<'t>(table: &Table<'_, '_>, limits: Limits, all: impl Iterator<Item = &'t Terms>) {
+pub(super) fn check_room<'t>(
+    table: &Table<'_, '_>,
+    limits: Limits,
+    all: impl Iterator<Item = &'t RouteSettings>,
+) {
     let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
     if longest > limits.bodies_bytes_max {
         let problem = "a body of `request_max` does not fit into `bodies_max`, which is half of `memory` \

@@ -6,7 +6,7 @@ use super::route_options::{Draft, OptionMistake, RouteOptions};
 use super::table::Table;
 use semel::core::policy::{Policy, PolicyError, PolicySettings};
 use semel::sealing::Seal;
-use semel_http::{Terms, TermsError};
+use semel_http::{RouteSettings, RouteSettingsError};
 use std::time::Duration;
 
 /// Reports keys that do not fit together.
@@ -35,7 +35,7 @@ impl MistakeReporter<'_, '_, '_> {
         options: &RouteOptions,
         name: Option<String>,
         deadline: Duration,
-    ) -> Option<Terms> {
+    ) -> Option<RouteSettings> {
         let report_mistake = |(keys, report): OptionMistake| self.report(keys, &report, "change one of them");
         let draft = Draft::of(options, deadline);
         let mut policy = draft.policy().map_err(report_mistake).ok()?;
@@ -45,10 +45,10 @@ impl MistakeReporter<'_, '_, '_> {
         let mut terms = draft.terms(name, self.check_policy(policy)).map_err(report_mistake).ok()?;
         self.seal(&mut terms);
         match terms.check() {
-            Err(error @ TermsError::KeyHeader) => {
+            Err(error @ RouteSettingsError::KeyHeader) => {
                 self.report(&["key_from"], &error.to_string(), "name the header that clients send");
             }
-            Err(error @ TermsError::Composite) => {
+            Err(error @ RouteSettingsError::Composite) => {
                 self.report(
                     &["key_from"],
                     &error.to_string(),
@@ -61,7 +61,7 @@ impl MistakeReporter<'_, '_, '_> {
     }
 
     /// Seals the outcomes of these terms, or not, as `[sealing]` says. Reports terms that cannot be sealed.
-    fn seal(&self, terms: &mut Terms) {
+    fn seal(&self, terms: &mut RouteSettings) {
         if terms.seal == Seal::Required {
             if !self.sealing.has_keys {
                 let problem = "kept = \"sealed\" needs a key, but [sealing] has none";

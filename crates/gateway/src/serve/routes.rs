@@ -4,7 +4,7 @@ use super::ledgers::Ledgers;
 use crate::ask::{Questions, ServiceClients};
 use crate::caller_rules::CallerRules;
 use crate::config::{Operation, Plan};
-use semel_http::{Routes, Terms, TermsError};
+use semel_http::{RouteSettings, RouteSettingsError, Routes};
 use semel_identity::Identity;
 
 /// The routes, each with its own rule for callers, its questions and its limits. Questions on behalf of a client pass on
@@ -15,12 +15,12 @@ pub(super) fn routes(
     caller_rules: &CallerRules,
     ledgers: &Ledgers,
 ) -> Result<Routes, String> {
-    let complete_terms = |questions: &Questions, terms: &Terms, identity: &Identity| {
+    let complete_terms = |questions: &Questions, terms: &RouteSettings, identity: &Identity| {
         let clients =
             ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
         questions.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
     };
-    let text_of = |error: TermsError| error.to_string();
+    let text_of = |error: RouteSettingsError| error.to_string();
     let routes =
         Routes::new(complete_terms(&plan.questions, &plan.terms, &plan.identity)?).map_err(text_of)?;
     plan.operations.iter().try_fold(routes, |routes, operation| {

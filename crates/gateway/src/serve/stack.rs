@@ -11,7 +11,7 @@ use crate::caller_rules::CallerRules;
 use crate::config::Plan;
 use semel::{Engine, SystemClock};
 use semel_admin::shadow::Tally;
-use semel_http::{Layer, Mode, Routes, TermsError};
+use semel_http::{Layer, Mode, RouteSettingsError, Routes};
 use semel_proxy::forward::{self, Client, Inbound, Outbound, Trust};
 use semel_proxy::listen::{self, ClientCertificate, Peer};
 use semel_proxy::upstream::Upstream;
@@ -86,7 +86,7 @@ impl Stack {
         metrics: &Metrics,
         shadow: &Tally,
         before: Option<&Layer>,
-    ) -> Result<(Way, Layer), TermsError> {
+    ) -> Result<(Way, Layer), RouteSettingsError> {
         let Self { outbound, caller_rules, routes } = self;
         let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);

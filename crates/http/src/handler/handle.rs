@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// ```
 /// use axum::Extension;
-/// use semel_http::{Handle, Steer};
+/// use semel_http::{Handle, OutcomeHint};
 ///
 /// async fn charge(Extension(handle): Extension<Handle>) -> Result<String, http::StatusCode> {
 ///     // Until something is sent, nothing took effect, whatever the status is.
-///     handle.steer(Steer::NotApplied);
+///     handle.set_outcome_hint(OutcomeHint::NotApplied);
 ///     let account = find_account().await.ok_or(http::StatusCode::INTERNAL_SERVER_ERROR)?;
-///     handle.unsteer();
+///     handle.clear_outcome_hint();
 ///     let charge = debit(account, handle.operation_id()).await;
 ///     handle.name_resource(&charge);
 ///     Ok(charge)
@@ -65,12 +65,12 @@ impl Handle {
     }
 
     /// Reports what is known about the effect. Overrides the response's status; the last call counts.
-    pub fn steer(&self, hint: OutcomeHint) {
+    pub fn set_outcome_hint(&self, hint: OutcomeHint) {
         self.update_report(|report| report.outcome_hint = Some(hint));
     }
 
     /// Withdraws the report: the response decides.
-    pub fn unsteer(&self) {
+    pub fn clear_outcome_hint(&self) {
         self.update_report(|report| report.outcome_hint = None);
     }
 

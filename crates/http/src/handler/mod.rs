@@ -6,4 +6,4 @@ pub(crate) mod outcome_hint;
 
 pub(crate) use forwarded::request_for_handler;
 pub use handle::Handle;
-pub(crate) use outcome_hint::OutcomeHint;
+pub use outcome_hint::OutcomeHint;

@@ -6,7 +6,7 @@ use super::page;
 use crate::body::Body;
 use crate::layer_state::LayerState;
 use crate::problem::Code;
-use crate::route::{Callers, KeyRule, MismatchStatus, Mode, StoreDown, Terms};
+use crate::route::{Callers, KeyRule, MismatchStatus, Mode, RouteSettings, StoreDown};
 use crate::stored::Retain;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
@@ -100,7 +100,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn operation(route: Option<&str>, settings: &Terms) -> Value {
+fn operation(route: Option<&str>, settings: &RouteSettings) -> Value {
     let policy = &settings.policy;
     let key = match settings.key {
         KeyRule::Required => "required",
@@ -154,13 +154,13 @@ fn operation(route: Option<&str>, settings: &Terms) -> Value {
 
 /// Whether unknown outcomes have a reconciler, as known to the engine. For requests without a route, reconcilers of
 /// single methods and paths are not considered.
-fn is_looked_up(state: &LayerState, route: Option<&str>, settings: &Terms) -> bool {
+fn is_looked_up(state: &LayerState, route: Option<&str>, settings: &RouteSettings) -> bool {
     let operations = state.routes.operations_like(route, settings);
     operations.iter().any(|operation| state.engine.has_reconciler(operation.as_str()))
 }
 
 /// How an unknown outcome is resolved, in the order in which that is tried, and whether a retry helps.
-fn unknown(settings: &Terms, now: Now, is_looked_up: bool) -> Value {
+fn unknown(settings: &RouteSettings, now: Now, is_looked_up: bool) -> Value {
     let repeat_within = machine::repeat_within(&settings.policy, now);
     let is_repeated = repeat_within.is_some();
     let ways = [(is_repeated, "repeat"), (is_looked_up, "look-up"), (true, "operator")];
@@ -173,6 +173,6 @@ fn unknown(settings: &Terms, now: Now, is_looked_up: bool) -> Value {
 }
 
 /// The statuses that count as "nothing took effect", on which the guarantee depends.
-fn statuses(settings: &Terms, of: fn(Status) -> Option<u32>) -> Vec<u32> {
+fn statuses(settings: &RouteSettings, of: fn(Status) -> Option<u32>) -> Vec<u32> {
     settings.rules.not_applied.iter().copied().filter_map(of).collect()
 }

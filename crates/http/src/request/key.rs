@@ -3,7 +3,7 @@
 //! No key is generated here, and parts are never joined by a character.
 
 use super::payload::RequestPayload;
-use crate::route::{KeySource, Terms};
+use crate::route::{KeySource, RouteSettings};
 use http::{HeaderMap, HeaderValue};
 use semel::core::fingerprint::json::Scalar;
 use semel::core::fingerprint::{self, ErrorKind, Payload};
@@ -36,7 +36,7 @@ impl KeySource {
         &self,
         headers: &HeaderMap,
         payload: Option<&RequestPayload>,
-        settings: &Terms,
+        settings: &RouteSettings,
     ) -> Result<Parsed, NoKey> {
         let plain = |key| Parsed { key, warning: None };
         match self {

@@ -10,7 +10,7 @@ use crate::memory::ResponseMemory;
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{Failure, GRPC_STATUS, is_grpc};
-use crate::route::Terms;
+use crate::route::RouteSettings;
 use crate::stored::{Retain, rebuild};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -114,16 +114,20 @@ fn stored_outcome(
     method: &Method,
     status: Status,
     handle: &Handle,
-    settings: &Terms,
+    settings: &RouteSettings,
 ) -> Outcome {
     if let Retain::Minimal(_) = settings.retain {
         return rebuild::minimal(status, &parts.headers, handle.report().resource);
     }
     let bodiless = is_bodiless(method, parts.status);
-    let trailers = |trailers| settings.kept.of(trailers, 0, true).into_iter().collect();
+    let trailers = |trailers| settings.stored_headers.of(trailers, 0, true).into_iter().collect();
     Outcome {
         status,
-        headers: settings.kept.of(&parts.headers, complete.data.len(), bodiless).into_iter().collect(),
+        headers: settings
+            .stored_headers
+            .of(&parts.headers, complete.data.len(), bodiless)
+            .into_iter()
+            .collect(),
         body: semel::core::outcome::Body::Kept(detached(&complete.data)),
         trailers: complete.trailers.as_ref().map_or_else(Fields::default, trailers),
         labels: Labels::default(),
@@ -146,7 +150,7 @@ fn detached(data: &Bytes) -> Bytes {
 const READ_BYTES: usize = 64 * 1024;
 
 /// The outcome of a response that is too long or endless.
-fn outcome_without_body(parts: &Parts, status: Status, handle: &Handle, settings: &Terms) -> Outcome {
+fn outcome_without_body(parts: &Parts, status: Status, handle: &Handle, settings: &RouteSettings) -> Outcome {
     match settings.retain {
         Retain::Whole => Outcome::not_retained(status),
         Retain::Minimal(_) => rebuild::minimal(status, &parts.headers, handle.report().resource),
@@ -194,7 +198,7 @@ impl Statement {
     pub(crate) fn ending(
         &self,
         class: Class,
-        settings: &Terms,
+        settings: &RouteSettings,
         outcome: impl FnOnce(Status) -> Outcome,
     ) -> Ending {
         let Some(status) = self.status else { return Ending::InDoubt };

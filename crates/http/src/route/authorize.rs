@@ -17,7 +17,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 /// replay.
 ///
 /// ```
-/// use semel_http::{Authorize, Body, Terms};
+/// use semel_http::{Authorize, Body, RouteSettings};
 ///
 /// let authorize = Authorize::by(|retry: http::request::Parts| async move {
 ///     if is_still_valid(retry.headers.get("authorization")).await {
@@ -27,7 +27,7 @@ type Answer = Pin<Box<dyn Future<Output = Result<(), Response<Body>>> + Send>>;
 ///     *refusal.status_mut() = http::StatusCode::UNAUTHORIZED;
 ///     Err(refusal)
 /// });
-/// let settings = Terms { authorize: Some(authorize), ..Terms::default() };
+/// let settings = RouteSettings { authorize: Some(authorize), ..RouteSettings::default() };
 /// # async fn is_still_valid(_: Option<&http::HeaderValue>) -> bool { true }
 /// ```
 #[derive(Clone)]

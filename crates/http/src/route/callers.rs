@@ -56,7 +56,7 @@ impl fmt::Display for NotIdentified {
             }
             Self::ByRule => {
                 "The request does not say who is calling in the way that this service requires. (Service: see the rule \
-                 in `Layer::callers`, or in `Terms::callers` of the route.)"
+                 in `Layer::callers`, or in `RouteSettings::callers` of the route.)"
             }
             Self::Because(why) | Self::Rejected(why) => why,
         })
@@ -70,7 +70,8 @@ type RuleOfBoth = dyn Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentif
 /// The tenant of a request, if it has one.
 pub(crate) type TenantOf = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
 
-/// How callers are identified: on a whole [`Layer`](crate::Layer), or on one route by its [`Terms`](crate::Terms).
+/// How callers are identified: on a whole [`Layer`](crate::Layer), or on one route by its
+/// [`RouteSettings`](crate::RouteSettings).
 ///
 /// Clones are the same rule. Two rules that were created separately are different, even if they do the same.
 #[derive(Clone, Default)]
@@ -139,7 +140,7 @@ impl Callers {
     ///
     /// ```
     /// use semel::core::scope::Identity;
-    /// use semel_http::{Callers, NotIdentified, Terms};
+    /// use semel_http::{Callers, NotIdentified, RouteSettings};
     ///
     /// // What authentication left behind on this route.
     /// #[derive(Clone)]
@@ -149,7 +150,7 @@ impl Callers {
     ///     let partner: &Partner = parts.extensions.get().ok_or(NotIdentified::ByRule)?;
     ///     Ok((Identity::api_key(&*partner.key).into(), Some(partner.organisation.clone().into())))
     /// });
-    /// let settings = Terms { callers: Some(callers), ..Terms::default() };
+    /// let settings = RouteSettings { callers: Some(callers), ..RouteSettings::default() };
     /// ```
     pub fn in_tenants(
         rule: impl Fn(&Parts) -> Result<(Caller, Option<Vec<u8>>), NotIdentified> + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! A route whose settings have been validated, in the form that requests use.
 
 use super::method::check_method;
-use super::settings::{Terms, TermsError};
+use super::settings::{RouteSettings, RouteSettingsError};
 use super::target::Target;
 use http::Method;
 use semel::core::policy::Policy;
@@ -15,12 +15,12 @@ pub(crate) struct CompiledRoute {
     pub(crate) label: String,
     /// The operation's name, if it has one.
     pub(super) name: Option<Arc<str>>,
-    pub(crate) settings: Terms,
+    pub(crate) settings: RouteSettings,
     pub(crate) policy: Arc<Policy>,
 }
 
 impl CompiledRoute {
-    pub(super) fn new(mut settings: Terms, pattern: &str) -> Result<Arc<Self>, TermsError> {
+    pub(super) fn new(mut settings: RouteSettings, pattern: &str) -> Result<Arc<Self>, RouteSettingsError> {
         settings.check()?;
         settings.methods = normalized(&settings.methods)?;
         let policy = Arc::new(settings.policy.clone());
@@ -39,7 +39,7 @@ impl CompiledRoute {
 }
 
 /// Methods in normal form, without duplicates.
-fn normalized(methods: &[Method]) -> Result<Vec<Method>, TermsError> {
+fn normalized(methods: &[Method]) -> Result<Vec<Method>, RouteSettingsError> {
     let mut found = Vec::with_capacity(methods.len());
     for method in methods {
         let method = check_method(method)?;

@@ -1,11 +1,11 @@
 //! What is stored of a response that a probe found, under the settings of its route.
 
-use super::settings::Terms;
+use super::settings::RouteSettings;
 use crate::stored::{Retain, rebuild};
 use bytes::Bytes;
 use semel::core::outcome::{Outcome, Status};
 
-impl Terms {
+impl RouteSettings {
     /// The outcome to store, under these settings, for a response that a probe found. It is not the original response;
     /// replays of it are marked `Idempotency-Replayed: rebuilt`.
     ///
@@ -18,7 +18,7 @@ impl Terms {
         let Some(body) = body.filter(|body| body.len() <= self.response_bytes_max) else {
             return Outcome::not_retained(status);
         };
-        let headers = self.kept.of(&head.headers, body.len(), false);
+        let headers = self.stored_headers.of(&head.headers, body.len(), false);
         rebuild::found(status, headers, body)
     }
 }

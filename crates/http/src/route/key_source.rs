@@ -1,6 +1,6 @@
 //! Where the key of a request comes from.
 
-use super::settings::{Terms, TermsError};
+use super::settings::{RouteSettings, RouteSettingsError};
 use crate::names;
 use http::HeaderName;
 use semel::core::fingerprint::Pointer;
@@ -15,20 +15,20 @@ use std::fmt;
 ///
 /// ```
 /// use semel::core::fingerprint::Pointer;
-/// use semel_http::{KeyRule, KeySource, Terms};
+/// use semel_http::{KeyRule, KeySource, RouteSettings};
 ///
 /// // A webhook: the event's id, within the account that it is about.
 /// let source = KeySource::Composite(vec![
 ///     KeySource::Pointer(Pointer::parse("/account")?),
 ///     KeySource::Pointer(Pointer::parse("/event/id")?),
 /// ]);
-/// let settings = Terms { key: KeyRule::Required, key_source: source, ..Terms::default() };
+/// let settings = RouteSettings { key: KeyRule::Required, key_source: source, ..RouteSettings::default() };
 /// settings.check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// A header. `Idempotency-Key` follows the settings' [`key_rules`](Terms::key_rules).
+    /// A header. `Idempotency-Key` follows the settings' [`key_rules`](RouteSettings::key_rules).
     Header(HeaderName),
     /// A string or a number in a JSON body; numbers by their canonical text (`1e2` for `100.0`). `null`, a boolean,
     /// an array or an object is refused; a body that is not JSON has no key.
@@ -56,14 +56,14 @@ impl KeySource {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), TermsError> {
+    pub(crate) fn check(&self) -> Result<(), RouteSettingsError> {
         match self {
-            Self::Header(name) if names::is_control(name) => Err(TermsError::KeyHeader),
+            Self::Header(name) if names::is_control(name) => Err(RouteSettingsError::KeyHeader),
             Self::Header(_) | Self::Pointer(_) | Self::Fingerprint => Ok(()),
             Self::Composite(parts) => {
                 let is_flat = parts.iter().all(|part| !matches!(part, Self::Composite(_)));
                 if !is_flat || !(2..=Key::PARTS_MAX).contains(&parts.len()) {
-                    return Err(TermsError::Composite);
+                    return Err(RouteSettingsError::Composite);
                 }
                 parts.iter().try_for_each(Self::check)
             }
@@ -71,7 +71,7 @@ impl KeySource {
     }
 
     /// The rules for a key from this source, if it is a text that the client chooses.
-    pub(crate) fn rules(&self, settings: &Terms) -> Option<Rules> {
+    pub(crate) fn rules(&self, settings: &RouteSettings) -> Option<Rules> {
         match self {
             Self::Header(name) if *name == names::KEY => Some(settings.key_rules),
             Self::Header(_) | Self::Pointer(_) => Some(Rules::other_header()),

@@ -2,7 +2,7 @@
 //!
 //! The normal form of methods, and which ones are valid. A request is passed on with the client's own spelling.
 
-use super::settings::TermsError;
+use super::settings::RouteSettingsError;
 use http::Method;
 use semel::core::scope::normal_method;
 use std::borrow::Cow;
@@ -55,7 +55,7 @@ pub(crate) fn folded(method: &Method) -> Method {
 
 /// A method of the settings, in its normal form. One that is at most two edits away from a standard method is a
 /// misspelling, and is refused: no request would ever match it.
-pub fn check_method(method: &Method) -> Result<Method, TermsError> {
+pub fn check_method(method: &Method) -> Result<Method, RouteSettingsError> {
     let method = folded(method);
     if is_registered_method(&method) {
         return Ok(method);
@@ -63,7 +63,7 @@ pub fn check_method(method: &Method) -> Result<Method, TermsError> {
     let found = method.as_str();
     let nearest = |edits| STANDARD.iter().find(|known| is_within(found.as_bytes(), known.as_bytes(), edits));
     match (1..=EDITS_MAX).find_map(nearest) {
-        Some(meant) => Err(TermsError::Method { found: found.to_owned(), meant }),
+        Some(meant) => Err(RouteSettingsError::Method { found: found.to_owned(), meant }),
         None => Ok(method),
     }
 }
@@ -131,7 +131,11 @@ mod tests {
             ("DEL-ETE", "DELETE"),
         ] {
             let found = text.to_ascii_uppercase();
-            assert_eq!(check_method(&method(text)), Err(TermsError::Method { found, meant }), "{text}");
+            assert_eq!(
+                check_method(&method(text)),
+                Err(RouteSettingsError::Method { found, meant }),
+                "{text}"
+            );
         }
         assert_eq!(check_method(&method("REMOTE")), Ok(method("REMOTE")), "four letters are another");
     }

@@ -26,6 +26,6 @@ pub use method::{check_method, is_registered_method};
 pub use pattern::{RoutePattern, RoutePatternError};
 pub use reconciler::Reconciler;
 pub use routes::Routes;
-pub use settings::{KeyRule, MismatchStatus, Mode, StoreDown, Terms, TermsError};
+pub use settings::{KeyRule, MismatchStatus, Mode, RouteSettings, RouteSettingsError, StoreDown};
 pub use shadow_operation::is_shadow;
 pub(crate) use target::Target;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use semel::{Case, Engine, Finding, memory};
-/// use semel_http::{Layer, Reconciler, Routes, Terms};
+/// use semel_http::{Layer, Reconciler, Routes, RouteSettings};
 /// # use std::sync::Arc;
 ///
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -24,7 +24,7 @@ use std::sync::Arc;
 ///         None => Finding::NoAnswer,
 ///     }
 /// };
-/// let settings = Terms { reconciler: Some(Reconciler::by(asked)), ..Terms::default() };
+/// let settings = RouteSettings { reconciler: Some(Reconciler::by(asked)), ..RouteSettings::default() };
 /// let routes = Routes::new(settings)?;
 /// let within = routes.clone();
 /// let engine = Engine::builder(Arc::new(memory::Store::new()))
@@ -62,16 +62,16 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::Terms;
+    use super::super::settings::RouteSettings;
     use super::*;
     use semel::{Case, Finding};
 
     #[test]
     fn the_reconciler_follows_from_the_records_operation() {
         let nobody = |_: Case| std::future::ready(Finding::NoAnswer);
-        let asked = || Terms { reconciler: Some(Reconciler::by(nobody)), ..Terms::default() };
-        let named = Terms { name: Some("pay".into()), ..asked() };
-        let routes = Routes::new(Terms::default())
+        let asked = || RouteSettings { reconciler: Some(Reconciler::by(nobody)), ..RouteSettings::default() };
+        let named = RouteSettings { name: Some("pay".into()), ..asked() };
+        let routes = Routes::new(RouteSettings::default())
             .and_then(|routes| routes.with("/pay", named))
             .and_then(|routes| routes.with("/a/{id}", asked()))
             .expect("valid");

@@ -5,7 +5,7 @@
 use super::compiled_route::CompiledRoute;
 use super::method::{folded, is_registered_method};
 use super::pattern::RoutePattern;
-use super::settings::{Terms, TermsError};
+use super::settings::{RouteSettings, RouteSettingsError};
 use super::shadow_operation::shadowed;
 use crate::stored::Retain;
 use http::Method;
@@ -16,18 +16,18 @@ use std::sync::Arc;
 /// Which settings apply to a request: those of the first route that matches its path and method, otherwise the default.
 ///
 /// ```
-/// use semel_http::{KeyRule, Routes, Terms};
+/// use semel_http::{KeyRule, Routes, RouteSettings};
 ///
-/// let charge = Terms { name: Some("charge".into()), key: KeyRule::Required, ..Terms::default() };
-/// let routes = Routes::new(Terms::default())?.with("/accounts/{account}/charges", charge)?;
-/// # Ok::<(), semel_http::TermsError>(())
+/// let charge = RouteSettings { name: Some("charge".into()), key: KeyRule::Required, ..RouteSettings::default() };
+/// let routes = Routes::new(RouteSettings::default())?.with("/accounts/{account}/charges", charge)?;
+/// # Ok::<(), semel_http::RouteSettingsError>(())
 /// ```
 ///
 /// Methods are compared without regard to letter case, and paths in their [normal
 /// form](semel::core::scope::normal_path): `post //%63harges` gets the settings of `POST /charges`, shares its keys,
 /// and is passed on unchanged. Services differ about `/Charges`, `/charges/`, `/charges;v=1` and, with an escaped
 /// slash, `/v1%2Fcharges`: these get the default settings unless a route matches. If your service treats them as the
-/// same, reject all but one, or give each a route with the same [name](Terms::name).
+/// same, reject all but one, or give each a route with the same [name](RouteSettings::name).
 #[derive(Debug, Clone)]
 pub struct Routes {
     default: Arc<CompiledRoute>,
@@ -36,33 +36,33 @@ pub struct Routes {
 
 impl Routes {
     /// Uses `default` for every request.
-    pub fn new(default: Terms) -> Result<Self, TermsError> {
+    pub fn new(default: RouteSettings) -> Result<Self, RouteSettingsError> {
         if let Some(name) = default.name.as_ref().filter(|name| route_of(name).is_some()) {
-            return Err(TermsError::Name(name.clone()));
+            return Err(RouteSettingsError::Name(name.clone()));
         }
         Ok(Self { default: CompiledRoute::new(default, "other")?, by_pattern: Vec::new() })
     }
 
     /// Adds `settings` for requests whose path matches `pattern`, a [`RoutePattern`], and whose method is in the
     /// settings.
-    pub fn with(mut self, pattern: &str, settings: Terms) -> Result<Self, TermsError> {
-        let parsed = RoutePattern::parse(pattern).map_err(TermsError::Pattern)?;
+    pub fn with(mut self, pattern: &str, settings: RouteSettings) -> Result<Self, RouteSettingsError> {
+        let parsed = RoutePattern::parse(pattern).map_err(RouteSettingsError::Pattern)?;
         if let Some(name) = &settings.name
             && self.all().any(|(_, other)| other.name == settings.name && !is_one_rule(other, &settings))
         {
-            return Err(TermsError::Callers(name.clone()));
+            return Err(RouteSettingsError::Callers(name.clone()));
         }
         if let Some(name) =
             settings.name.as_ref().filter(|name| self.belongs_to_another_route(name, &parsed, &settings))
         {
-            return Err(TermsError::Name(name.clone()));
+            return Err(RouteSettingsError::Name(name.clone()));
         }
         self.by_pattern.push((parsed, CompiledRoute::new(settings, pattern)?));
         Ok(self)
     }
 
     /// Whether records of requests with other settings may have this name.
-    fn belongs_to_another_route(&self, name: &str, pattern: &RoutePattern, settings: &Terms) -> bool {
+    fn belongs_to_another_route(&self, name: &str, pattern: &RoutePattern, settings: &RouteSettings) -> bool {
         let Some((method, path)) = route_of(name) else { return false };
         // Names of records are normal forms, so another spelling cannot collide.
         let is_named = settings.methods.iter().any(|own| folded(own) == method);
@@ -76,7 +76,7 @@ impl Routes {
     }
 
     /// All routes with pattern and settings; the default, without a pattern, last.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &Terms)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&str>, &RouteSettings)> {
         let routes = self.by_pattern.iter().map(|(pattern, route)| (Some(pattern.as_str()), &route.settings));
         routes.chain([(None, &self.default.settings)])
     }
@@ -120,7 +120,7 @@ impl Routes {
 
     /// Sample operations of a route, one per method if it has no name. Those of the default have a path that matches
     /// no pattern, unless a pattern matches everything.
-    pub(crate) fn operations_like(&self, route: Option<&str>, settings: &Terms) -> Vec<Operation> {
+    pub(crate) fn operations_like(&self, route: Option<&str>, settings: &RouteSettings) -> Vec<Operation> {
         if let Some(name) = &settings.name {
             return vec![Operation::named(name.as_str())];
         }
@@ -184,7 +184,7 @@ fn route_of(name: &str) -> Option<(Method, &str)> {
 }
 
 /// Whether both identify callers by the same rule.
-fn is_one_rule(one: &Terms, other: &Terms) -> bool {
+fn is_one_rule(one: &RouteSettings, other: &RouteSettings) -> bool {
     match (&one.callers, &other.callers) {
         (None, None) => true,
         (Some(one), Some(other)) => one.is_same(other),
@@ -201,8 +201,12 @@ mod tests {
 
     #[test]
     fn a_route_applies_to_the_methods_it_names() {
-        let delete = Terms { methods: vec![Method::DELETE], name: Some("delete".into()), ..Terms::default() };
-        let routes = Routes::new(Terms::default()).and_then(|r| r.with("/x", delete)).expect("valid");
+        let delete = RouteSettings {
+            methods: vec![Method::DELETE],
+            name: Some("delete".into()),
+            ..RouteSettings::default()
+        };
+        let routes = Routes::new(RouteSettings::default()).and_then(|r| r.with("/x", delete)).expect("valid");
         let name = |method, path| routes.of(&method, path).map(|route| route.settings.name.clone());
         assert_eq!(name(Method::DELETE, "/x"), Some(Some("delete".into())));
         assert_eq!(name(Method::POST, "/x"), Some(None));
@@ -214,11 +218,11 @@ mod tests {
         let method = |text: &str| text.parse::<Method>().expect("a token");
         let under = |methods: &[&str]| {
             let methods = methods.iter().map(|text| method(text)).collect();
-            Routes::new(Terms { methods, ..Terms::default() })
+            Routes::new(RouteSettings { methods, ..RouteSettings::default() })
         };
         let routes = under(&["post", "POST", "Delete"]).expect("valid");
         assert_eq!(routes.default.settings.methods, [Method::POST, Method::DELETE]);
-        let error = TermsError::Method { found: "POTS".into(), meant: "POST" };
+        let error = RouteSettingsError::Method { found: "POTS".into(), meant: "POST" };
         assert_eq!(under(&["DELETE", "pots"]).unwrap_err(), error);
         assert!(error.to_string().contains("`POTS`") && error.to_string().contains("`POST`"));
         let routes = under(&["purge", "post", "FROB", "PURGE"]).expect("they may be a service's own");
@@ -227,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_record_finds_its_route_however_spelled() {
-        let charge = Terms { seal: Seal::Required, ..Terms::default() };
-        let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", charge));
+        let charge = RouteSettings { seal: Seal::Required, ..RouteSettings::default() };
+        let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with("/charges", charge));
         let routes = routes.expect("valid");
         for operation in ["POST /charges", "post /charges", "POST //charges", "PATCH /%63harges"] {
             assert!(routes.must_seal(operation), "{operation}");
@@ -240,35 +244,38 @@ mod tests {
 
     #[test]
     fn impossible_settings_are_refused() {
-        let local = || Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+        let local = || RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
         assert!(Routes::new(local()).is_ok());
-        let refused =
-            Routes::new(Terms { store_down: crate::StoreDown::PassUnprotected, ..local() }).unwrap_err();
-        assert_eq!(refused, TermsError::Local("store_down"));
+        let refused = Routes::new(RouteSettings { store_down: crate::StoreDown::PassUnprotected, ..local() })
+            .unwrap_err();
+        assert_eq!(refused, RouteSettingsError::Local("store_down"));
         assert!(
             ["transaction", "external", "downstream"].iter().all(|word| refused.to_string().contains(word))
         );
-        let circular = Terms::default().keyed_by(crate::names::OPERATION_ID);
-        assert_eq!(Routes::new(circular).unwrap_err(), TermsError::KeyHeader);
+        let circular = RouteSettings::default().keyed_by(crate::names::OPERATION_ID);
+        assert_eq!(Routes::new(circular).unwrap_err(), RouteSettingsError::KeyHeader);
         let one = KeySource::Composite(vec![KeySource::Fingerprint]);
         let nested = KeySource::Composite(vec![KeySource::Fingerprint, one.clone()]);
         let circular = KeySource::Header(crate::names::OPERATION_ID);
         let circular = KeySource::Composite(vec![KeySource::Fingerprint, circular]);
-        for (source, error) in
-            [(one, TermsError::Composite), (nested, TermsError::Composite), (circular, TermsError::KeyHeader)]
-        {
-            let settings = Terms { key_source: source, ..Terms::default() };
+        for (source, error) in [
+            (one, RouteSettingsError::Composite),
+            (nested, RouteSettingsError::Composite),
+            (circular, RouteSettingsError::KeyHeader),
+        ] {
+            let settings = RouteSettings { key_source: source, ..RouteSettings::default() };
             assert_eq!(Routes::new(settings).unwrap_err(), error);
         }
-        let bad = Routes::new(Terms::default()).and_then(|routes| routes.with("x", Terms::default()));
-        assert!(matches!(bad.unwrap_err(), TermsError::Pattern(_)));
+        let bad = Routes::new(RouteSettings::default())
+            .and_then(|routes| routes.with("x", RouteSettings::default()));
+        assert!(matches!(bad.unwrap_err(), RouteSettingsError::Pattern(_)));
     }
 
     #[test]
     fn no_name_matches_the_records_of_another_route() {
-        let named = |name: &str| Terms { name: Some(name.into()), ..Terms::default() };
+        let named = |name: &str| RouteSettings { name: Some(name.into()), ..RouteSettings::default() };
         let at = |template: &str, name: &str| {
-            Routes::new(Terms::default()).and_then(|routes| routes.with(template, named(name)))
+            Routes::new(RouteSettings::default()).and_then(|routes| routes.with(template, named(name)))
         };
         for (template, name) in [
             ("/refunds", "POST /charges"),
@@ -283,7 +290,7 @@ mod tests {
             ("/x", "OPTIONS *"),
             ("/x", "CONNECT "),
         ] {
-            assert_eq!(at(template, name).unwrap_err(), TermsError::Name(name.into()), "{template}");
+            assert_eq!(at(template, name).unwrap_err(), RouteSettingsError::Name(name.into()), "{template}");
         }
         for (template, name) in [
             ("/charges", "POST /charges"),
@@ -299,23 +306,28 @@ mod tests {
         let routes = Routes::new(named("POST /charges"));
         assert_eq!(
             routes.unwrap_err(),
-            TermsError::Name("POST /charges".into()),
+            RouteSettingsError::Name("POST /charges".into()),
             "the default is many routes"
         );
         let behind =
             at("/{*all}", "everything").and_then(|routes| routes.with("/charges", named("POST /charges")));
-        assert_eq!(behind.unwrap_err(), TermsError::Name("POST /charges".into()), "no request gets there");
+        assert_eq!(
+            behind.unwrap_err(),
+            RouteSettingsError::Name("POST /charges".into()),
+            "no request gets there"
+        );
     }
 
     #[test]
     fn routes_that_share_their_keys_share_the_rule_for_their_callers() {
-        let named = |callers: Option<&Callers>| Terms {
+        let named = |callers: Option<&Callers>| RouteSettings {
             name: Some("charge".into()),
             callers: callers.cloned(),
-            ..Terms::default()
+            ..RouteSettings::default()
         };
         let both = |one: Option<&Callers>, other: Option<&Callers>| {
-            let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/a", named(one)));
+            let routes =
+                Routes::new(RouteSettings::default()).and_then(|routes| routes.with("/a", named(one)));
             routes.and_then(|routes| routes.with("/b", named(other)))
         };
         let rule = || Callers::by(|_| Err(NotIdentified::ByRule));
@@ -329,7 +341,7 @@ mod tests {
             (Some(&one), Some(&other)),
             (Some(&one), Some(&anonymous)),
         ] {
-            assert_eq!(both(one, other).unwrap_err(), TermsError::Callers("charge".into()));
+            assert_eq!(both(one, other).unwrap_err(), RouteSettingsError::Callers("charge".into()));
         }
     }
 }

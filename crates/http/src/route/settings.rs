@@ -6,7 +6,7 @@ use super::key_source::KeySource;
 use super::method::check_method;
 use super::pattern::RoutePatternError;
 use super::reconciler::Reconciler;
-use crate::stored::{Kept, Retain};
+use crate::stored::{Retain, StoredHeaders};
 use http::{HeaderName, Method};
 use semel::core::classify::{Rules, RulesError};
 use semel::core::key;
@@ -68,17 +68,17 @@ pub enum MismatchStatus {
 /// The settings of a route.
 ///
 /// ```
-/// use semel_http::{KeyRule, Terms};
+/// use semel_http::{KeyRule, RouteSettings};
 /// use semel::core::policy::{Class, Policy};
 /// use std::time::Duration;
 ///
 /// let week = Policy::new(Class::External).with(|policy| policy.ttl = Duration::from_hours(7 * 24))?;
-/// let settings = Terms { key: KeyRule::Required, policy: week, ..Terms::default() };
+/// let settings = RouteSettings { key: KeyRule::Required, policy: week, ..RouteSettings::default() };
 /// settings.check()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Terms {
+pub struct RouteSettings {
     /// The operation's name: all its paths share their keys. Default: method and path, both in their [normal
     /// form](semel::core::scope::normal_path). A name may look like that only if it is the route's own.
     pub name: Option<String>,
@@ -117,7 +117,7 @@ pub struct Terms {
     /// not retained.
     pub response_bytes_max: usize,
     /// Which response headers are stored.
-    pub kept: Kept,
+    pub stored_headers: StoredHeaders,
     /// How much of a response is stored. All of it.
     pub retain: Retain,
     /// Whether outcomes are sealed. Default: if the engine has keys. If sealing is [required](Seal::Required), a
@@ -135,7 +135,7 @@ pub struct Terms {
     pub store_down: StoreDown,
 }
 
-impl Default for Terms {
+impl Default for RouteSettings {
     fn default() -> Self {
         Self {
             name: None,
@@ -150,7 +150,7 @@ impl Default for Terms {
             wait: None,
             request_bytes_max: 10 * MIB,
             response_bytes_max: 10 * MIB,
-            kept: Kept::default(),
+            stored_headers: StoredHeaders::default(),
             retain: Retain::default(),
             seal: Seal::default(),
             rates: None,
@@ -162,7 +162,7 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl RouteSettings {
     /// The same settings with keys from another header, with IDs that somebody else chose (`webhook-id`): 1 to 255
     /// characters, weak or not.
     #[must_use]
@@ -171,27 +171,27 @@ impl Terms {
     }
 
     /// Validates the settings.
-    pub fn check(&self) -> Result<(), TermsError> {
+    pub fn check(&self) -> Result<(), RouteSettingsError> {
         if self.policy.class == Class::Local {
             self.check_local()?;
         }
         self.key_source.check()?;
         self.methods.iter().try_for_each(|method| check_method(method).map(drop))?;
-        self.rules.check().map_err(TermsError::Rules)
+        self.rules.check().map_err(RouteSettingsError::Rules)
     }
 }
 
-impl Terms {
+impl RouteSettings {
     /// The record is what the handler commits, and nothing runs without its record.
-    fn check_local(&self) -> Result<(), TermsError> {
+    fn check_local(&self) -> Result<(), RouteSettingsError> {
         if self.store_down == StoreDown::PassUnprotected {
-            return Err(TermsError::Local("store_down"));
+            return Err(RouteSettingsError::Local("store_down"));
         }
         if !matches!(self.retain, Retain::Whole) {
-            return Err(TermsError::Local("retain"));
+            return Err(RouteSettingsError::Local("retain"));
         }
         if self.reconciler.is_some() {
-            return Err(TermsError::Local("reconciler"));
+            return Err(RouteSettingsError::Local("reconciler"));
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Terms {
 /// Why settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TermsError {
+pub enum RouteSettingsError {
     /// This setting does not apply to class `local`: the handler's own transaction decides what is recorded, and
     /// nothing is ever in doubt.
     Local(&'static str),
@@ -229,7 +229,7 @@ pub enum TermsError {
     Unasked(String),
 }
 
-impl fmt::Display for TermsError {
+impl fmt::Display for RouteSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local(setting) => write!(
@@ -271,4 +271,4 @@ impl fmt::Display for TermsError {
     }
 }
 
-impl std::error::Error for TermsError {}
+impl std::error::Error for RouteSettingsError {}

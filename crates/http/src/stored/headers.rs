@@ -46,11 +46,11 @@ const DROPPED_PREFIXES: &[&str] = &[
 /// Which headers of a response are stored. Default: all except those of one delivery: hop-by-hop headers, `Date`,
 /// `Set-Cookie`, `WWW-Authenticate`, rate limits, traces.
 #[derive(Debug, Clone, Default)]
-pub struct Kept {
+pub struct StoredHeaders {
     /// Stored although the default drops them. Hop-by-hop headers and Semel's own are never stored.
-    pub also: Vec<HeaderName>,
+    pub include: Vec<HeaderName>,
     /// Dropped although the default stores them.
-    pub but: Vec<HeaderName>,
+    pub exclude: Vec<HeaderName>,
 }
 
 /// Headers of the connection; no setting stores them.
@@ -65,7 +65,7 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-impl Kept {
+impl StoredHeaders {
     /// The stored headers of a response with a body of this length, in order.
     ///
     /// A wrong `Content-Length` would break every replay. It is stored if it is right, or if the response has no body
@@ -88,12 +88,12 @@ impl Kept {
 
     fn is_stored(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
-        if names::is_control(name) || HOP_BY_HOP.contains(&text) || self.but.contains(name) {
+        if names::is_control(name) || HOP_BY_HOP.contains(&text) || self.exclude.contains(name) {
             return false;
         }
         let dropped =
             DROPPED.contains(&text) || DROPPED_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
-        !dropped || self.also.contains(name)
+        !dropped || self.include.contains(name)
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn stored(rule: &Kept, names: &str) -> String {
+    fn stored(rule: &StoredHeaders, names: &str) -> String {
         let header =
             |name: &str| (name.parse::<HeaderName>().expect("a name"), HeaderValue::from_static("1"));
         let headers: HeaderMap = names.split_whitespace().map(header).collect();
@@ -121,20 +121,22 @@ mod tests {
         let described = "location etag link content-type content-encoding content-length retry-after vary x-own \
                          cache-control trailer last-modified";
         assert_eq!(
-            stored(&Kept::default(), described).split(' ').count(),
+            stored(&StoredHeaders::default(), described).split(' ').count(),
             described.split_whitespace().count()
         );
         let delivered = "connection keep-alive transfer-encoding upgrade te date set-cookie www-authenticate \
                          ratelimit ratelimit-limit x-ratelimit-remaining traceparent x-b3-traceid operation-id \
                          idempotency-fence idempotency-outcome proxy-authenticate";
-        assert_eq!(stored(&Kept::default(), delivered), "");
+        assert_eq!(stored(&StoredHeaders::default(), delivered), "");
     }
 
     #[test]
     fn the_lists_can_be_changed_except_for_what_concerns_the_connection() {
-        let own = Kept {
-            also: ["x-request-id", "transfer-encoding", "operation-id"].map(HeaderName::from_static).to_vec(),
-            but: vec![HeaderName::from_static("server")],
+        let own = StoredHeaders {
+            include: ["x-request-id", "transfer-encoding", "operation-id"]
+                .map(HeaderName::from_static)
+                .to_vec(),
+            exclude: vec![HeaderName::from_static("server")],
         };
         assert_eq!(stored(&own, "x-request-id server transfer-encoding operation-id date"), "x-request-id");
     }
@@ -145,8 +147,8 @@ mod tests {
         headers.insert("connection", HeaderValue::from_static("close, X-Hop"));
         headers.insert("x-hop", HeaderValue::from_static("1"));
         headers.insert("content-length", HeaderValue::from_static("7"));
-        assert_eq!(Kept::default().of(&headers, 8, false), []);
-        assert_eq!(Kept::default().of(&headers, 7, false), [("content-length", b"7".as_slice())]);
-        assert_eq!(Kept::default().of(&headers, 0, true), [("content-length", b"7".as_slice())]);
+        assert_eq!(StoredHeaders::default().of(&headers, 8, false), []);
+        assert_eq!(StoredHeaders::default().of(&headers, 7, false), [("content-length", b"7".as_slice())]);
+        assert_eq!(StoredHeaders::default().of(&headers, 0, true), [("content-length", b"7".as_slice())]);
     }
 }

@@ -6,5 +6,5 @@ mod headers;
 pub(crate) mod rebuild;
 pub(crate) mod replay;
 
-pub use headers::Kept;
-pub use rebuild::{Rebuild, Remnant, Retain, is_header};
+pub use headers::StoredHeaders;
+pub use rebuild::{Rebuild, Retain, StoredSummary, is_header};

@@ -52,7 +52,7 @@ impl fmt::Debug for Retain {
 /// The minimal form of a response. Debug output shows which parts there are, not their contents.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Remnant {
+pub struct StoredSummary {
     /// The operation.
     pub operation_id: OperationId,
     /// The status of the response; 200 for gRPC.
@@ -65,9 +65,9 @@ pub struct Remnant {
     pub resource: Option<String>,
 }
 
-impl fmt::Debug for Remnant {
+impl fmt::Debug for StoredSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remnant")
+        f.debug_struct("StoredSummary")
             .field("operation_id", &self.operation_id)
             .field("status", &self.status)
             .field("has_location", &self.location.is_some())
@@ -83,7 +83,7 @@ pub trait Rebuild: Send + Sync + 'static {
     /// by the stored ones. `retry` is the head of the retry, which has the same caller as the original request.
     fn rebuild(
         &self,
-        remnant: Remnant,
+        summary: StoredSummary,
         retry: Parts,
     ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send + '_>>;
 }
@@ -91,15 +91,15 @@ pub trait Rebuild: Send + Sync + 'static {
 /// Any function to a future.
 impl<R, F> Rebuild for R
 where
-    R: Fn(Remnant, Parts) -> F + Send + Sync + 'static,
+    R: Fn(StoredSummary, Parts) -> F + Send + Sync + 'static,
     F: Future<Output = Option<Response<Body>>> + Send + 'static,
 {
     fn rebuild(
         &self,
-        remnant: Remnant,
+        summary: StoredSummary,
         retry: Parts,
     ) -> Pin<Box<dyn Future<Output = Option<Response<Body>>> + Send + '_>> {
-        Box::pin(self(remnant, retry))
+        Box::pin(self(summary, retry))
     }
 }
 
@@ -159,8 +159,8 @@ pub(crate) async fn response(
     };
     let (location, etag) = (header(LOCATION.as_str()), header(ETAG.as_str()));
     let resource = field(RESOURCE).and_then(|name| String::from_utf8(name.to_vec()).ok());
-    let remnant = Remnant { operation_id, status, location: location.clone(), etag, resource };
-    let mut response = rebuild.rebuild(remnant, retry).await?;
+    let summary = StoredSummary { operation_id, status, location: location.clone(), etag, resource };
+    let mut response = rebuild.rebuild(summary, retry).await?;
     *response.status_mut() = status;
     if let Some(location) = location {
         response.headers_mut().entry(LOCATION).or_insert(location);
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn debug_output_shows_nothing_of_a_response() {
         const SECRET: &str = "/charges/7?signature=5e55";
-        let remnant = Remnant {
+        let summary = StoredSummary {
             operation_id: OperationId::from_bytes([7; 16]),
             status: StatusCode::CREATED,
             location: Some(HeaderValue::from_static(SECRET)),
             etag: Some(HeaderValue::from_static(SECRET)),
             resource: Some(SECRET.to_owned()),
         };
-        assert_hidden("Remnant", &remnant, SECRET.as_bytes());
+        assert_hidden("StoredSummary", &summary, SECRET.as_bytes());
         assert_hidden("Body", &Body::from(Bytes::from_static(SECRET.as_bytes())), SECRET.as_bytes());
     }
 }

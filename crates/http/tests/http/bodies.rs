@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use semel_http::Terms;
+use semel_http::RouteSettings;
 use std::convert::Infallible;
 use std::io::Write as _;
 
@@ -42,7 +42,7 @@ async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
     let all: Vec<u8> = (0..=255).cycle().take(10_000).collect();
     let large: Vec<u8> = (0..8 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     for body in [vec![], b"0".to_vec(), b"\"\"".to_vec(), b"[]".to_vec(), b"false".to_vec(), all, large] {
-        let server = Server::new(Terms::default(), echo).await;
+        let server = Server::new(RouteSettings::default(), echo).await;
         for is_replay in [false, true] {
             let reply = server.send(post("/echo").bytes(body.clone())).await;
             assert_eq!((reply.status, reply.is_replay()), (200, is_replay));
@@ -55,7 +55,7 @@ async fn peer_bug_binary_bodies_corrupted_and_empty_ones_replayed_as_null() {
 
 #[tokio::test]
 async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
-    let server = Server::new(Terms::default(), echo).await;
+    let server = Server::new(RouteSettings::default(), echo).await;
     let zipped = gzip(b"{\"amount\":5}");
     for is_replay in [false, true] {
         let request = post("/echo").header("content-encoding", "gzip").bytes(zipped.clone());
@@ -70,7 +70,7 @@ async fn peer_bug_content_encoding_and_length_disagree_with_the_body() {
 #[tokio::test]
 async fn a_wrong_content_length_is_never_forwarded() {
     use tower::{Layer as _, ServiceExt};
-    let layer = semel_http::Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = semel_http::Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
         let body = semel_http::Body::from(Bytes::from_static(b"hello"));
         let response = http::Response::builder().header("content-length", "50");
@@ -88,7 +88,7 @@ async fn a_wrong_content_length_is_never_forwarded() {
 
 #[tokio::test]
 async fn chunk_boundaries_do_not_matter_in_either_direction() {
-    let server = Server::new(Terms::default(), |_, request: Request| async move {
+    let server = Server::new(RouteSettings::default(), |_, request: Request| async move {
         let body = request.into_body().collect().await.expect("a complete body").to_bytes();
         let frames: Vec<_> =
             body.chunks(7).map(|part| Ok(Frame::data(Bytes::copy_from_slice(part)))).collect();
@@ -106,7 +106,7 @@ async fn chunk_boundaries_do_not_matter_in_either_direction() {
 
 #[tokio::test]
 async fn trailers_are_replayed_and_control_headers_among_them_are_not() {
-    let server = Server::new(Terms::default(), |_, _| async {
+    let server = Server::new(RouteSettings::default(), |_, _| async {
         let trailers: HeaderMap = [("x-sum", "7"), ("operation-id", "forged")]
             .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
             .into_iter()
@@ -135,7 +135,8 @@ const BROTLI: [u8; 41] = [
 
 #[tokio::test]
 async fn a_body_below_the_limit_passes_however_much_it_was_compressed() {
-    let server = Server::new(Terms::default(), async |_: u32, _: Request| "done".into_response()).await;
+    let server =
+        Server::new(RouteSettings::default(), async |_: u32, _: Request| "done".into_response()).await;
     let send = async |path: &str, coding: &str, body: Vec<u8>| {
         let request = post(path).header("content-type", "application/json");
         server.send(request.header("content-encoding", coding).bytes(body)).await

@@ -4,7 +4,9 @@ use super::world::{Bodies, Observed, Reply, Server, charged, engine, post, reads
 use http::HeaderName;
 use http::request::Parts;
 use semel::core::scope::Identity;
-use semel_http::{Callers, Code, EventKind, Layer, Mode, NotIdentified, Routes, ShadowOutcome, Terms};
+use semel_http::{
+    Callers, Code, EventKind, Layer, Mode, NotIdentified, RouteSettings, Routes, ShadowOutcome,
+};
 
 const ABSENT: &str = "/operations/30313233-3435-3637-3839-616263646566";
 
@@ -17,15 +19,15 @@ fn by_header(name: &'static str) -> Callers {
     Callers::by(move |parts| Ok(Identity::header(header(parts, name)?).into()))
 }
 
-fn under(callers: Callers) -> Terms {
-    Terms { callers: Some(callers), ..Terms::default() }
+fn under(callers: Callers) -> RouteSettings {
+    RouteSettings { callers: Some(callers), ..RouteSettings::default() }
 }
 
 /// Users everywhere, merchants on one route, anonymous callers on another.
 async fn shop() -> Server {
-    let hooks = Terms { callers: Some(Callers::all_anonymous()), ..Terms::default() };
+    let hooks = RouteSettings { callers: Some(Callers::all_anonymous()), ..RouteSettings::default() };
     let hooks = hooks.keyed_by(HeaderName::from_static("webhook-id"));
-    let routes = Routes::new(Terms::default())
+    let routes = Routes::new(RouteSettings::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
         .and_then(|routes| routes.with("/hooks", hooks))
         .expect("valid");
@@ -104,7 +106,7 @@ async fn an_operation_is_shown_by_the_rule_of_its_replay() {
 
 #[tokio::test]
 async fn a_caller_that_no_rule_identifies_is_refused_with_the_reason() {
-    let routes = Routes::new(Terms::default())
+    let routes = Routes::new(RouteSettings::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant"))))
         .expect("valid");
     let layer =
@@ -131,7 +133,7 @@ async fn a_routes_tenant_rule_applies_only_to_that_route() {
         let tenant = parts.headers.get("x-org").map(|org| org.as_bytes().to_vec());
         Ok((Identity::api_key(header(parts, "x-api-key")?).into(), tenant))
     });
-    let routes = Routes::new(Terms::default())
+    let routes = Routes::new(RouteSettings::default())
         .and_then(|routes| routes.with("/own", under(rule)))
         .and_then(|routes| routes.with("/anybody", under(Callers::all_anonymous())))
         .expect("valid");
@@ -155,8 +157,8 @@ async fn a_routes_tenant_rule_applies_only_to_that_route() {
 
 #[tokio::test]
 async fn shadow_mode_uses_each_routes_caller_rule() {
-    let shadow = Terms { mode: Mode::Shadow, ..under(by_header("x-merchant")) };
-    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/sales", shadow));
+    let shadow = RouteSettings { mode: Mode::Shadow, ..under(by_header("x-merchant")) };
+    let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with("/sales", shadow));
     let layer =
         Layer::routed(engine().await, routes.expect("valid")).expect("valid").callers(by_header("x-user"));
     let (layer, mut observed) = Observed::over(layer);
@@ -175,7 +177,7 @@ async fn shadow_mode_uses_each_routes_caller_rule() {
 
 #[tokio::test]
 async fn the_specification_gives_the_caller_rule_of_each_route() {
-    let routes = Routes::new(Terms::default())
+    let routes = Routes::new(RouteSettings::default())
         .and_then(|routes| routes.with("/sales", under(by_header("x-merchant").described("per merchant"))))
         .and_then(|routes| routes.with("/hooks", under(Callers::all_anonymous())))
         .expect("valid");

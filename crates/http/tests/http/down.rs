@@ -4,13 +4,13 @@ use super::world::{self, Bodies, Calls, Observed, Server, app, cuttable, engine_
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use semel::{Call, Engine, Event, Settings, memory};
-use semel_http::{Code, EventKind, Layer, StoreDown, Terms};
+use semel_http::{Code, EventKind, Layer, RouteSettings, StoreDown};
 use semel_testkit::faults::{self, Fault, Faulty, Gate, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn open() -> Terms {
-    Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() }
+fn open() -> RouteSettings {
+    RouteSettings { store_down: StoreDown::PassUnprotected, ..RouteSettings::default() }
 }
 
 #[tokio::test]

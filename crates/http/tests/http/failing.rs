@@ -9,7 +9,7 @@ use semel::core::store::Store;
 use semel::core::time::Time;
 use semel::quota::{Quotas, Rate};
 use semel::{Builder, Case, Engine, Finding, SystemRandom, memory};
-use semel_http::{Body, Failure, Layer, StoreDown, Terms};
+use semel_http::{Body, Failure, Layer, RouteSettings, StoreDown};
 use semel_testkit::FakeClock;
 use semel_testkit::faults::{Call, Fault, Faulty, Question};
 use std::num::NonZeroU32;
@@ -29,7 +29,7 @@ struct ScriptedService {
 }
 
 impl ScriptedService {
-    fn new(engine: Engine, settings: Terms, answers: impl Into<Vec<Answer>>) -> Self {
+    fn new(engine: Engine, settings: RouteSettings, answers: impl Into<Vec<Answer>>) -> Self {
         let layer = Layer::new(engine, settings).expect("valid");
         Self { layer, calls: Calls::default(), answers: Arc::new(answers.into()) }
     }
@@ -67,7 +67,7 @@ async fn the_history_of_a_doubt_says_where_it_came_from() {
         (Ok(201), ""),
     ] {
         let engine = engine().await;
-        let service = ScriptedService::new(engine.clone(), Terms::default(), [answer]);
+        let service = ScriptedService::new(engine.clone(), RouteSettings::default(), [answer]);
         let reply = service.charge().await;
         let id = reply.header("operation-id").expect("an id").parse().expect("an operation id");
         let (_, item) = engine.store().find(id).await.expect("an answer");
@@ -80,7 +80,7 @@ async fn the_history_of_a_doubt_says_where_it_came_from() {
 #[tokio::test]
 async fn a_request_never_sent_is_retried_as_the_next_attempt() {
     for (failure, status) in [(Failure::Unreachable, 502), (Failure::ConnectTimeout, 504)] {
-        let service = ScriptedService::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
+        let service = ScriptedService::new(engine().await, RouteSettings::default(), [Err(failure), Ok(201)]);
         let first = service.charge().await;
         first.is_problem(status, "UPSTREAM_UNREACHABLE", true);
         assert_eq!(first.header("idempotency-expires"), None);
@@ -93,7 +93,7 @@ async fn a_request_never_sent_is_retried_as_the_next_attempt() {
 async fn a_partly_sent_request_is_uncertain() {
     let cases = [(Failure::Broken, 502, "UPSTREAM_FAILED"), (Failure::TimedOut, 504, "UPSTREAM_TIMEOUT")];
     for (failure, status, code) in cases {
-        let service = ScriptedService::new(engine().await, Terms::default(), [Err(failure), Ok(201)]);
+        let service = ScriptedService::new(engine().await, RouteSettings::default(), [Err(failure), Ok(201)]);
         service.charge().await.is_problem(status, code, false);
         service.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
         assert_eq!(service.calls.count(), 1);
@@ -105,7 +105,7 @@ async fn a_doubt_is_retryable_with_a_reconciler() {
     let store = Arc::new(memory::Store::new());
     let asked = |_: Case| async { Finding::NoAnswer };
     let engine = Engine::builder(store).reconciler("POST /charges", asked).build().await.expect("it answers");
-    let service = ScriptedService::new(engine, Terms::default(), [Err(Failure::TimedOut)]);
+    let service = ScriptedService::new(engine, RouteSettings::default(), [Err(Failure::TimedOut)]);
     service.charge().await.is_problem(504, "UPSTREAM_TIMEOUT", true);
     service.charge().await.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", true);
     assert_eq!(service.calls.count(), 1);
@@ -113,7 +113,7 @@ async fn a_doubt_is_retryable_with_a_reconciler() {
 
 #[tokio::test]
 async fn a_deduplicating_system_is_called_again() {
-    let settings = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
+    let settings = RouteSettings { policy: Policy::new(Class::Downstream), ..RouteSettings::default() };
     let service = ScriptedService::new(engine().await, settings, [Err(Failure::Broken), Ok(409), Ok(201)]);
     service.charge().await.is_problem(502, "UPSTREAM_FAILED", true);
     assert_eq!(service.charge().await.status, 409, "still running over there");
@@ -124,7 +124,11 @@ async fn a_deduplicating_system_is_called_again() {
 
 /// A service on `engine` whose route now has `class`.
 fn under(engine: &Engine, class: Class, answers: impl Into<Vec<Answer>>) -> ScriptedService {
-    ScriptedService::new(engine.clone(), Terms { policy: Policy::new(class), ..Terms::default() }, answers)
+    ScriptedService::new(
+        engine.clone(),
+        RouteSettings { policy: Policy::new(class), ..RouteSettings::default() },
+        answers,
+    )
 }
 
 #[tokio::test]
@@ -162,7 +166,8 @@ async fn an_attempt_that_fails_past_its_window_is_not_retryable() {
     let policy = Policy::new(Class::Downstream)
         .with(|policy| policy.dedup_window = policy.work_deadline + Duration::from_secs(5 + 1))
         .expect("valid");
-    let layer = Layer::new(world.engine.clone(), Terms { policy, ..Terms::default() }).expect("valid");
+    let layer = Layer::new(world.engine.clone(), RouteSettings { policy, ..RouteSettings::default() })
+        .expect("valid");
     let clock = world.clock.clone();
     let slow = tower::service_fn(move |_: Request<Body>| {
         clock.advance(Duration::from_secs(1));
@@ -180,7 +185,7 @@ async fn a_caller_with_too_many_keys_learns_when_to_retry() {
     let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
     let engine =
         Engine::builder(Arc::new(memory::Store::new())).quotas(quotas).build().await.expect("it answers");
-    let service = ScriptedService::new(engine, Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(engine, RouteSettings::default(), [Ok(201)]);
     assert_eq!(service.charge().await.status, 201);
     let second =
         super::world::request("POST", "/charges").header("idempotency-key", "another-key-than-before-7");
@@ -247,7 +252,7 @@ impl World {
 #[tokio::test]
 async fn an_expired_outcome_is_refused_as_such() {
     let world = World::new(|_| false, |builder| builder).await;
-    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), RouteSettings::default(), [Ok(201)]);
     let first = service.charge().await;
     assert_eq!(first.header("idempotency-expires"), Some("Sat, 16 Jan 2027 08:00:00 GMT"));
     world.skip(Duration::from_hours(24) - Duration::from_secs(10)).await;
@@ -260,7 +265,7 @@ async fn an_expired_outcome_is_refused_as_such() {
 #[tokio::test]
 async fn peer_bug_a_store_that_is_down_failed_open() {
     let world = World::new(|_| true, |builder| builder).await;
-    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), RouteSettings::default(), [Ok(201)]);
     world.is_cut.store(true, Ordering::SeqCst);
     let caller = service.clone();
     let refused = world.meanwhile(async move { caller.charge().await }).await;
@@ -274,7 +279,7 @@ async fn peer_bug_a_store_that_is_down_failed_open() {
 #[tokio::test]
 async fn an_outcome_not_stored_in_time_is_returned_as_such() {
     let world = World::new(|question| question == Question::Swap, |builder| builder).await;
-    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), RouteSettings::default(), [Ok(201)]);
     world.is_cut.store(true, Ordering::SeqCst);
     let caller = service.clone();
     let first = world.meanwhile(async move { caller.charge().await }).await;
@@ -291,7 +296,7 @@ async fn an_outcome_not_stored_in_time_is_returned_as_such() {
 #[tokio::test]
 async fn an_attempt_in_doubt_is_not_run_again_without_protection() {
     let world = World::new(|question| question == Question::Swap, |builder| builder).await;
-    let service = ScriptedService::new(world.engine.clone(), Terms::default(), [Ok(201)]);
+    let service = ScriptedService::new(world.engine.clone(), RouteSettings::default(), [Ok(201)]);
     world.is_cut.store(true, Ordering::SeqCst);
     let caller = service.clone();
     let first = world.meanwhile(async move { caller.charge().await }).await;
@@ -301,7 +306,7 @@ async fn an_attempt_in_doubt_is_not_run_again_without_protection() {
     let spawn = Arc::new(tokio::runtime::Handle::current());
     let other = Engine::builder(Arc::clone(world.engine.store()));
     let other = other.on(Arc::new(world.clock.clone()), Arc::new(SystemRandom), spawn);
-    let settings = Terms { store_down: StoreDown::PassUnprotected, ..Terms::default() };
+    let settings = RouteSettings { store_down: StoreDown::PassUnprotected, ..RouteSettings::default() };
     let other = ScriptedService::new(other.build().await.expect("the store answers"), settings, [Ok(201)]);
     let caller = other.clone();
     let refused = world.meanwhile(async move { caller.charge().await }).await;

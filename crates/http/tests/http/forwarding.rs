@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use semel::core::policy::{Class, Policy};
-use semel_http::{Layer, Steer, Terms};
+use semel_http::{Layer, OutcomeHint, RouteSettings};
 
 const CONTROL: [&str; 7] = [
     "operation-id",
@@ -34,7 +34,7 @@ fn forged(mut builder: http::request::Builder) -> http::request::Builder {
 
 #[tokio::test]
 async fn forged_control_headers_are_removed_from_every_request() {
-    let server = Server::new(Terms::default(), returns_headers).await;
+    let server = Server::new(RouteSettings::default(), returns_headers).await;
     for builder in
         [request("GET", "/x"), request("POST", "/x"), request("PUT", "/x").header("idempotency-key", KEY)]
     {
@@ -55,8 +55,11 @@ async fn forged_control_headers_are_removed_from_every_request() {
 async fn the_key_is_forwarded_as_received_and_bare_downstream() {
     let quoted = format!("\"{KEY}\"");
     for (class, sent) in [(Class::External, quoted.as_str()), (Class::Downstream, KEY)] {
-        let server =
-            Server::new(Terms { policy: Policy::new(class), ..Terms::default() }, returns_headers).await;
+        let server = Server::new(
+            RouteSettings { policy: Policy::new(class), ..RouteSettings::default() },
+            returns_headers,
+        )
+        .await;
         let reply = server.send(request("POST", "/x").header("idempotency-key", &quoted).json("{}")).await;
         assert!(
             reply.text().lines().any(|line| line == format!("idempotency-key={sent}")),
@@ -68,7 +71,7 @@ async fn the_key_is_forwarded_as_received_and_bare_downstream() {
 
 #[tokio::test]
 async fn the_attempt_is_an_extension_of_the_request() {
-    let server = Server::new(Terms::default(), |_, request: Request| async move {
+    let server = Server::new(RouteSettings::default(), |_, request: Request| async move {
         let attempt = request.extensions().get::<semel::Attempt>().expect("the attempt");
         assert_eq!(request.headers()["idempotency-fence"], attempt.fence().to_string().as_str());
         format!("{} {}", attempt.number(), attempt.operation_id()).into_response()
@@ -80,9 +83,10 @@ async fn the_attempt_is_an_extension_of_the_request() {
 
 #[tokio::test]
 async fn control_headers_of_a_handler_never_reach_the_client() {
-    let server =
-        Server::new(Terms::default(), |_, _| async { CONTROL.map(|name| (name, "forged")).into_response() })
-            .await;
+    let server = Server::new(RouteSettings::default(), |_, _| async {
+        CONTROL.map(|name| (name, "forged")).into_response()
+    })
+    .await;
     let unkeyed = server.send(request("POST", "/x").empty()).await;
     assert!(CONTROL.iter().all(|name| unkeyed.header(name).is_none()), "{unkeyed:?}");
     for _ in 0..2 {
@@ -96,7 +100,7 @@ async fn control_headers_of_a_handler_never_reach_the_client() {
 
 #[tokio::test]
 async fn peer_bug_a_replay_changes_the_status_or_the_headers() {
-    let server = Server::new(Terms::default(), |_, _| async {
+    let server = Server::new(RouteSettings::default(), |_, _| async {
         let mut response = (StatusCode::CREATED, "charged").into_response();
         for (name, value) in [
             ("location", "/charges/7"),
@@ -141,10 +145,10 @@ async fn handlers_report_by_header_or_extension_unseen_by_clients() {
     let by_header = |report: &'static str, status| {
         move |_| (status, [("idempotency-outcome", report)], "x").into_response()
     };
-    let by_extension = |steer: Steer, status| {
+    let by_extension = |hint: OutcomeHint, status| {
         move |_| {
             let mut response = (status, "x").into_response();
-            response.extensions_mut().insert(steer);
+            response.extensions_mut().insert(hint);
             response
         }
     };
@@ -155,12 +159,12 @@ async fn handlers_report_by_header_or_extension_unseen_by_clients() {
         (Box::new(by_header("not-applied", StatusCode::OK)), Retry::Attempt),
         (Box::new(by_header("unknown", StatusCode::OK)), Retry::Unknown),
         (Box::new(by_header("perhaps", StatusCode::OK)), Retry::Replay),
-        (Box::new(by_extension(Steer::NotApplied, StatusCode::BAD_GATEWAY)), Retry::Attempt),
-        (Box::new(by_extension(Steer::Applied, StatusCode::BAD_GATEWAY)), Retry::Replay),
+        (Box::new(by_extension(OutcomeHint::NotApplied, StatusCode::BAD_GATEWAY)), Retry::Attempt),
+        (Box::new(by_extension(OutcomeHint::Applied, StatusCode::BAD_GATEWAY)), Retry::Replay),
     ];
     for (number, (answer, expected)) in (1..).zip(cases) {
         let answer = std::sync::Arc::new(answer);
-        let server = Server::new(Terms::default(), move |call, _| {
+        let server = Server::new(RouteSettings::default(), move |call, _| {
             let answer = std::sync::Arc::clone(&answer);
             async move { answer(call) }
         })
@@ -190,7 +194,7 @@ enum Retry {
 
 #[tokio::test]
 async fn peer_bug_every_5xx_forgotten_or_every_5xx_stored() {
-    let server = Server::new(Terms::default(), |call, request: Request| async move {
+    let server = Server::new(RouteSettings::default(), |call, request: Request| async move {
         match (request.uri().path(), call) {
             ("/busy", 1) => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]).into_response(),
             ("/broken", _) => StatusCode::BAD_GATEWAY.into_response(),
@@ -214,7 +218,7 @@ async fn peer_bug_every_5xx_forgotten_or_every_5xx_stored() {
 
 #[tokio::test]
 async fn a_later_attempt_is_numbered_and_its_fence_is_higher() {
-    let server = Server::new(Terms::default(), |call, request: Request| async move {
+    let server = Server::new(RouteSettings::default(), |call, request: Request| async move {
         let header = |name: &str| request.headers()[name].to_str().expect("ASCII").to_owned();
         let text = format!("{} {}", header("idempotency-attempt"), header("idempotency-fence"));
         let status = if call < 3 { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
@@ -234,7 +238,8 @@ async fn a_later_attempt_is_numbered_and_its_fence_is_higher() {
 
 #[tokio::test]
 async fn bodiless_answers_are_replayed_as_they_were() {
-    let settings = Terms { methods: vec![http::Method::POST, http::Method::HEAD], ..Terms::default() };
+    let settings =
+        RouteSettings { methods: vec![http::Method::POST, http::Method::HEAD], ..RouteSettings::default() };
     let calls = Calls::default();
     let layer = Layer::new(engine().await, settings).expect("valid");
     let answer = |_, request: Request| async move {
@@ -258,7 +263,7 @@ async fn bodiless_answers_are_replayed_as_they_were() {
 
 #[tokio::test]
 async fn a_control_header_with_underscores_is_removed_too() {
-    let server = Server::new(Terms::default(), returns_headers).await;
+    let server = Server::new(RouteSettings::default(), returns_headers).await;
     for builder in [request("GET", "/x"), post("/x")] {
         let builder = builder.header("operation_id", "forged").header("idempotency_attempt-", "own");
         let reply = server.send(builder.header("Idempotency_Fence", "forged").json("{}")).await;
@@ -268,7 +273,7 @@ async fn a_control_header_with_underscores_is_removed_too() {
 
 #[tokio::test]
 async fn effect_reports_joined_on_one_line_count() {
-    let server = Server::new(Terms::default(), |_, _| async {
+    let server = Server::new(RouteSettings::default(), |_, _| async {
         (StatusCode::OK, [("idempotency-outcome", "not-applied, unknown")]).into_response()
     })
     .await;
@@ -280,8 +285,11 @@ async fn effect_reports_joined_on_one_line_count() {
 async fn the_layers_own_answers_to_head_have_no_body() {
     use http_body_util::BodyExt;
     use tower::{Layer as _, ServiceExt};
-    let settings =
-        Terms { methods: vec![http::Method::HEAD], key: semel_http::KeyRule::Required, ..Terms::default() };
+    let settings = RouteSettings {
+        methods: vec![http::Method::HEAD],
+        key: semel_http::KeyRule::Required,
+        ..RouteSettings::default()
+    };
     let layer = Layer::new(engine().await, settings).expect("valid").publishing("");
     let id = "30313233-3435-3637-3839-616263646566";
     for path in ["/x", "/.well-known/idempotency", &format!("/operations/{id}")] {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use std::convert::Infallible;
 use tower::{Layer as _, ServiceExt};
 
@@ -57,7 +57,7 @@ async fn send(layer: &Layer, calls: &Calls, status: Option<&'static str>, messag
 }
 
 async fn layer() -> Layer {
-    Layer::new(engine().await, Terms::default()).expect("valid")
+    Layer::new(engine().await, RouteSettings::default()).expect("valid")
 }
 
 #[tokio::test]
@@ -139,7 +139,9 @@ async fn a_status_in_the_head_counts_only_without_a_body() {
     assert!(!answered(&layer, &calls, only).await.is_replay());
     assert!(answered(&layer, &calls, only).await.is_replay());
     let cut: fn() -> _ = || response(200, &[("grpc-status", "0")], "a message, and no trailers");
-    for settings in [Terms::default(), Terms { response_bytes_max: 3, ..Terms::default() }] {
+    for settings in
+        [RouteSettings::default(), RouteSettings { response_bytes_max: 3, ..RouteSettings::default() }]
+    {
         let (layer, calls) = (Layer::new(engine().await, settings).expect("valid"), Calls::default());
         answered(&layer, &calls, cut).await;
         assert_eq!(answered(&layer, &calls, cut).await.status(), "2", "the outcome is unknown");
@@ -158,7 +160,7 @@ async fn a_response_other_than_200_is_judged_by_http_status() {
 
 #[tokio::test]
 async fn the_handlers_report_counts_where_the_status_is_unavailable() {
-    let settings = Terms { response_bytes_max: 3, ..Terms::default() };
+    let settings = RouteSettings { response_bytes_max: 3, ..RouteSettings::default() };
     let (layer, calls) = (Layer::new(engine().await, settings).expect("valid"), Calls::default());
     let long: fn() -> _ = || response(200, &[("idempotency-outcome", "applied")], "a long message");
     answered(&layer, &calls, long).await;

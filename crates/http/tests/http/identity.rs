@@ -9,11 +9,11 @@ use axum::middleware::Next;
 use axum::response::IntoResponse;
 use axum::routing::post as on_post;
 use semel::core::scope::Identity;
-use semel_http::{Callers, KeyRule, Layer, NotIdentified, Routes, Terms};
+use semel_http::{Callers, KeyRule, Layer, NotIdentified, RouteSettings, Routes};
 
 #[tokio::test]
 async fn peer_bug_quoted_and_bare_keys_are_two() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     let quoted =
         request("POST", "/charges").header("idempotency-key", format!("\"{KEY}\"")).json("{\"amount\":5}");
     assert_eq!(server.send(quoted).await.status, 201);
@@ -23,7 +23,7 @@ async fn peer_bug_quoted_and_bare_keys_are_two() {
 
 #[tokio::test]
 async fn peer_bug_a_key_not_scoped_to_caller_method_and_path() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     let sent = [
         post("/charges"),
         post("/refunds"),
@@ -42,7 +42,7 @@ async fn peer_bug_a_key_not_scoped_to_caller_method_and_path() {
 
 #[tokio::test]
 async fn tenants_share_no_key() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let layer = layer.tenant(|parts| Some(parts.headers.get("x-tenant")?.as_bytes().to_vec()));
     let server = Server::under(layer, charged).await;
     for (tenant, call) in [("a", "charge 1"), ("b", "charge 2"), ("a", "charge 1")] {
@@ -78,7 +78,7 @@ fn authenticated(
 
 #[tokio::test]
 async fn peer_bug_a_rotated_token_reruns_and_a_revoked_one_replays() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let (calls, is_revoked) = (Calls::default(), std::sync::Arc::default());
     let server = Server::of(authenticated(layer, &calls, std::sync::Arc::clone(&is_revoked)), calls).await;
     let send = |token: &str| server.send(post("/charges").header("authorization", token).json("{}"));
@@ -92,7 +92,7 @@ async fn peer_bug_a_rotated_token_reruns_and_a_revoked_one_replays() {
 
 #[tokio::test]
 async fn a_rule_that_finds_no_caller_refuses() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let server = Server::under(layer.callers(Callers::by(|_| Err(NotIdentified::ByRule))), charged).await;
     server.charge(5).await.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
     assert_eq!(server.calls.count(), 0);
@@ -100,7 +100,7 @@ async fn a_rule_that_finds_no_caller_refuses() {
 
 #[tokio::test]
 async fn peer_bug_numbers_compared_as_floats_and_missing_as_null() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     let send = |text: &'static str| server.send(post("/charges").json(text));
     assert_eq!(send(r#"{"a":9007199254740993,"b":1}"#).await.status, 201);
     assert!(send(r#"{ "b" : 1.0, "a" : 9007199254740993 }"#).await.is_replay());
@@ -115,7 +115,7 @@ async fn peer_bug_numbers_compared_as_floats_and_missing_as_null() {
 
 #[tokio::test]
 async fn peer_bug_query_content_type_or_body_end_not_compared() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     let mut large = vec![b'x'; 1 << 20];
     let send = |path: &'static str, kind: &'static str, body: Vec<u8>| {
         server.send(post(path).header("content-type", kind).bytes(body))
@@ -131,7 +131,7 @@ async fn peer_bug_query_content_type_or_body_end_not_compared() {
 
 #[tokio::test]
 async fn peer_bug_a_random_boundary_or_compression_is_a_mismatch() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     let form = |boundary: &str| {
         let body = format!(
             "--{boundary}\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--{boundary}--\r\n"
@@ -147,7 +147,7 @@ async fn peer_bug_a_random_boundary_or_compression_is_a_mismatch() {
 
 #[tokio::test]
 async fn peer_bug_validation_skipped_on_the_cached_path() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     assert_eq!(server.charge(5).await.status, 201);
     for _ in 0..3 {
         assert!(server.charge(5).await.is_replay());
@@ -158,11 +158,12 @@ async fn peer_bug_validation_skipped_on_the_cached_path() {
 
 #[tokio::test]
 async fn peer_bug_the_first_operations_terms_applied_to_the_second() {
-    let required = Terms { key: KeyRule::Required, ..Terms::default() };
-    let small = Terms { response_bytes_max: 3, name: Some("small".into()), ..Terms::default() };
-    let off = Terms { key: KeyRule::Off, ..Terms::default() };
-    let hooks = Terms::default().keyed_by(http::HeaderName::from_static("webhook-id"));
-    let routes = Routes::new(Terms::default())
+    let required = RouteSettings { key: KeyRule::Required, ..RouteSettings::default() };
+    let small =
+        RouteSettings { response_bytes_max: 3, name: Some("small".into()), ..RouteSettings::default() };
+    let off = RouteSettings { key: KeyRule::Off, ..RouteSettings::default() };
+    let hooks = RouteSettings::default().keyed_by(http::HeaderName::from_static("webhook-id"));
+    let routes = Routes::new(RouteSettings::default())
         .and_then(|routes| routes.with("/required", required))
         .and_then(|routes| routes.with("/small/{id}", small))
         .and_then(|routes| routes.with("/off", off))
@@ -196,7 +197,7 @@ async fn nested_routers_differ_by_the_requests_full_path() {
     let engine = engine().await;
     let calls = Calls::default();
     let nested = |calls: &Calls| {
-        let layer = Layer::new(engine.clone(), Terms::default()).expect("valid");
+        let layer = Layer::new(engine.clone(), RouteSettings::default()).expect("valid");
         let layer = layer.target(|parts| parts.extensions.get::<OriginalUri>().map(|uri| uri.0.clone()));
         let calls = calls.clone();
         let handler = move || async move { format!("charge {}", calls.one()) };

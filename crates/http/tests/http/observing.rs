@@ -5,13 +5,14 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use semel::core::key::{Rules, Treatment, Weakness};
 use semel::core::record::StateName;
-use semel_http::{Code, EventKind, Layer, Routes, Terms};
+use semel_http::{Code, EventKind, Layer, RouteSettings, Routes};
 
 #[tokio::test]
 async fn every_request_is_observed_once_under_a_bounded_label() {
-    let named = Terms { name: Some("charge".into()), ..Terms::default() };
-    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/charges", named));
-    let routes = routes.and_then(|routes| routes.with("/accounts/{id}", Terms::default())).expect("valid");
+    let named = RouteSettings { name: Some("charge".into()), ..RouteSettings::default() };
+    let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with("/charges", named));
+    let routes =
+        routes.and_then(|routes| routes.with("/accounts/{id}", RouteSettings::default())).expect("valid");
     let layer = Layer::routed(engine().await, routes).expect("valid");
     let (layer, mut observed) = Observed::over(layer.publishing(""));
     let server = Server::under(layer, charged).await;
@@ -47,7 +48,8 @@ async fn every_request_is_observed_once_under_a_bounded_label() {
 
 #[tokio::test]
 async fn a_mismatch_is_observed_with_a_caller_hash() {
-    let (layer, mut observed) = Observed::over(Layer::new(engine().await, Terms::default()).expect("valid"));
+    let (layer, mut observed) =
+        Observed::over(Layer::new(engine().await, RouteSettings::default()).expect("valid"));
     let server = Server::under(layer, charged).await;
     let mut hashes = Vec::new();
     for caller in ["alice", "bob", "alice"] {
@@ -66,7 +68,8 @@ async fn a_mismatch_is_observed_with_a_caller_hash() {
 
 #[tokio::test]
 async fn a_success_without_effect_is_accepted_and_reported() {
-    let (layer, mut observed) = Observed::over(Layer::new(engine().await, Terms::default()).expect("valid"));
+    let (layer, mut observed) =
+        Observed::over(Layer::new(engine().await, RouteSettings::default()).expect("valid"));
     let server = Server::under(layer, |_, _| async {
         (StatusCode::OK, [("idempotency-outcome", "not-applied")], "x").into_response()
     })
@@ -83,7 +86,8 @@ async fn a_success_without_effect_is_accepted_and_reported() {
 async fn an_accepted_weak_key_is_reported() {
     let rules = Rules::default().with_weak(Treatment::Warn);
     let (layer, mut observed) = Observed::over(
-        Layer::new(engine().await, Terms { key_rules: rules, ..Terms::default() }).expect("valid"),
+        Layer::new(engine().await, RouteSettings { key_rules: rules, ..RouteSettings::default() })
+            .expect("valid"),
     );
     let server = Server::under(layer, charged).await;
     let weak = request("POST", "/charges").header("idempotency-key", "aaaaaaaaaaaaaaaaaaaa").json("{}");
@@ -98,7 +102,7 @@ async fn a_handler_runs_in_the_span_of_its_request() {
     use tracing::Instrument;
     let _guard =
         tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let inner = tower::service_fn(|_: http::Request<semel_http::Body>| async {
         let name = tracing::Span::current().metadata().map_or("none", tracing::Metadata::name);
         Ok::<_, std::convert::Infallible>(http::Response::new(semel_http::Body::from(bytes::Bytes::from(

@@ -4,13 +4,13 @@ use super::world::{Bodies, Calls, Gate, Server, app, charged, engine, post};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::Full;
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-fn patient() -> Terms {
-    Terms { wait: Some(Duration::from_mins(10)), ..Terms::default() }
+fn patient() -> RouteSettings {
+    RouteSettings { wait: Some(Duration::from_mins(10)), ..RouteSettings::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,12 +77,14 @@ async fn peer_bug_a_client_that_hung_up_cancelled_the_handler() {
 
 #[tokio::test]
 async fn a_handler_that_panics_is_not_run_again() {
-    let server =
-        Server::new(Terms { wait: Some(Duration::ZERO), ..Terms::default() }, |call, _| async move {
+    let server = Server::new(
+        RouteSettings { wait: Some(Duration::ZERO), ..RouteSettings::default() },
+        |call, _| async move {
             assert!(call > 1, "it fails after the effect");
             "second".into_response()
-        })
-        .await;
+        },
+    )
+    .await;
     let first = server.charge(5).await;
     first.is_problem(409, "IDEMPOTENCY_OUTCOME_UNKNOWN", false);
     let retry = server.charge(5).await;
@@ -93,7 +95,7 @@ async fn a_handler_that_panics_is_not_run_again() {
 
 #[tokio::test]
 async fn a_keyless_request_on_an_optional_route_passes_unmarked() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     for call in 1..=2 {
         let reply = server.send(super::world::request("POST", "/charges").json("{}")).await;
         assert_eq!((reply.status, reply.text()), (201, format!("charge {call}").as_str()));
@@ -105,7 +107,7 @@ async fn a_keyless_request_on_an_optional_route_passes_unmarked() {
 
 #[tokio::test]
 async fn answers_name_the_operation_and_the_replay_deadline() {
-    let server = Server::new(Terms::default(), charged).await;
+    let server = Server::new(RouteSettings::default(), charged).await;
     let (first, retry) = (server.charge(5).await, server.charge(5).await);
     assert_eq!((first.is_replay(), retry.is_replay()), (false, true));
     for name in ["operation-id", "idempotency-expires", "location", "content-type", "content-length"] {
@@ -145,7 +147,7 @@ async fn the_service_that_was_ready_is_called() {
         }
     }
     let calls = Calls::default();
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let mut service = tower::Layer::layer(&layer, Fussy(false, calls.clone()));
     for key in ["first-key-of-them-7", "second-key-of-them-8", "third-key-of-them-9"] {
         let request = super::world::request("POST", "/x").header("idempotency-key", key).json("{}");
@@ -163,7 +165,7 @@ async fn the_service_that_was_ready_is_called() {
 #[tokio::test]
 async fn layers_on_one_engine_share_its_records() {
     let engine = engine().await;
-    let layer = || Layer::new(engine.clone(), Terms::default()).expect("valid");
+    let layer = || Layer::new(engine.clone(), RouteSettings::default()).expect("valid");
     let calls = Calls::default();
     let one = Server::of(app(layer(), &calls, charged), calls.clone()).await;
     let two = Server::of(app(layer(), &calls, charged), calls.clone()).await;

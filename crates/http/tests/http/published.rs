@@ -6,11 +6,11 @@ use axum::response::IntoResponse;
 use semel::core::fingerprint::Pointer;
 use semel::core::policy::{Class, Policy};
 use semel::{Case, Engine, Finding, memory};
-use semel_http::{KeySource, Layer, Mode, Reconciler, Routes, Terms, TermsError};
+use semel_http::{KeySource, Layer, Mode, Reconciler, RouteSettings, RouteSettingsError, Routes};
 use std::sync::Arc;
 
 async fn published(prefix: &str) -> Layer {
-    let settings = Terms { wait: Some(std::time::Duration::ZERO), ..Terms::default() };
+    let settings = RouteSettings { wait: Some(std::time::Duration::ZERO), ..RouteSettings::default() };
     Layer::new(engine().await, settings).expect("valid").publishing(prefix)
 }
 
@@ -151,7 +151,7 @@ async fn a_client_that_prefers_not_to_wait_gets_a_location() {
 
 #[tokio::test]
 async fn without_publishing_the_handler_gets_the_preference() {
-    let server = Server::new(Terms::default(), |_, request: Request| async move {
+    let server = Server::new(RouteSettings::default(), |_, request: Request| async move {
         request
             .headers()
             .get("prefer")
@@ -196,10 +196,10 @@ async fn the_specification_names_what_the_guarantee_rests_on() {
 
 #[tokio::test]
 async fn the_specification_gives_the_key_length_of_each_source() {
-    let from = |key_source| Terms { key_source, ..Terms::default() };
+    let from = |key_source| RouteSettings { key_source, ..RouteSettings::default() };
     let event = KeySource::Pointer(Pointer::parse("/event_id").expect("a pointer"));
     let both = KeySource::Composite(vec![event.clone(), KeySource::Fingerprint]);
-    let routes = Routes::new(Terms::default())
+    let routes = Routes::new(RouteSettings::default())
         .and_then(|routes| routes.with("/event", from(event)))
         .and_then(|routes| routes.with("/both", from(both)))
         .expect("valid");
@@ -225,19 +225,23 @@ async fn grpc_calls_are_never_answered_with_202() {
 #[tokio::test]
 async fn the_specification_says_how_each_operations_doubts_end() {
     let no_answer = |_: Case| std::future::ready(Finding::NoAnswer);
-    let looked_up = Terms { reconciler: Some(Reconciler::by(no_answer)), ..Terms::default() };
-    let named = Terms { name: Some("pay".into()), ..Terms::default() };
-    let repeated = Terms { policy: Policy::new(Class::Downstream), ..Terms::default() };
-    let both = Terms { policy: Policy::new(Class::Downstream), ..looked_up.clone() };
-    let mut routes = Routes::new(Terms::default()).expect("valid");
-    for (path, settings) in
-        [("/a/{id}", looked_up), ("/b", named), ("/c", Terms::default()), ("/d", repeated), ("/e", both)]
-    {
+    let looked_up = RouteSettings { reconciler: Some(Reconciler::by(no_answer)), ..RouteSettings::default() };
+    let named = RouteSettings { name: Some("pay".into()), ..RouteSettings::default() };
+    let repeated = RouteSettings { policy: Policy::new(Class::Downstream), ..RouteSettings::default() };
+    let both = RouteSettings { policy: Policy::new(Class::Downstream), ..looked_up.clone() };
+    let mut routes = Routes::new(RouteSettings::default()).expect("valid");
+    for (path, settings) in [
+        ("/a/{id}", looked_up),
+        ("/b", named),
+        ("/c", RouteSettings::default()),
+        ("/d", repeated),
+        ("/e", both),
+    ] {
         routes = routes.with(path, settings).expect("valid");
     }
     let unaware = Engine::builder(Arc::new(memory::Store::new())).reconciler("pay", no_answer).build().await;
     let refused = Layer::routed(unaware.expect("the store answers"), routes.clone()).err();
-    assert_eq!(refused, Some(TermsError::Unasked("/a/{id}".into())), "nothing would ask it");
+    assert_eq!(refused, Some(RouteSettingsError::Unasked("/a/{id}".into())), "nothing would ask it");
     let directory = routes.clone();
     let engine = Engine::builder(Arc::new(memory::Store::new()))
         .reconciler("pay", no_answer)
@@ -278,11 +282,12 @@ async fn the_specification_says_how_each_operations_doubts_end() {
 #[tokio::test]
 async fn a_default_reconciler_that_is_never_asked_is_refused() {
     let no_answer = |_: Case| std::future::ready(Finding::NoAnswer);
-    let looked_up = Terms { reconciler: Some(Reconciler::by(no_answer)), ..Terms::default() };
-    let routes = Routes::new(looked_up).and_then(|routes| routes.with("/a/{id}/{*rest}", Terms::default()));
+    let looked_up = RouteSettings { reconciler: Some(Reconciler::by(no_answer)), ..RouteSettings::default() };
+    let routes =
+        Routes::new(looked_up).and_then(|routes| routes.with("/a/{id}/{*rest}", RouteSettings::default()));
     let routes = routes.expect("valid");
     let refused = Layer::routed(engine().await, routes.clone()).err();
-    assert_eq!(refused, Some(TermsError::Unasked("other".into())));
+    assert_eq!(refused, Some(RouteSettingsError::Unasked("other".into())));
     let directory = routes.clone();
     let engine = Engine::builder(Arc::new(memory::Store::new()))
         .reconcilers(move |operation| directory.reconciler_of(operation))
@@ -335,7 +340,7 @@ async fn the_guide_describes_every_member_of_the_specification_and_no_other() {
 
 #[tokio::test]
 async fn the_specification_gives_real_waits_and_every_status() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid").publishing("");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
     let document = json(&server.send(request("GET", "/.well-known/idempotency").empty()).await);
     assert_eq!(
@@ -349,8 +354,8 @@ async fn the_specification_gives_real_waits_and_every_status() {
 
 #[tokio::test]
 async fn an_operation_in_shadow_mode_promises_nothing() {
-    let settings = Terms { mode: Mode::Shadow, ..Terms::default() };
-    let enforced = Terms { name: Some("enforced".to_owned()), ..Terms::default() };
+    let settings = RouteSettings { mode: Mode::Shadow, ..RouteSettings::default() };
+    let enforced = RouteSettings { name: Some("enforced".to_owned()), ..RouteSettings::default() };
     let routes = Routes::new(settings).and_then(|routes| routes.with("/enforced", enforced)).expect("valid");
     let layer = Layer::routed(engine().await, routes).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use semel_test_support::Reply;
 use tower::ServiceExt;
 
@@ -14,7 +14,7 @@ const KIB: usize = 1024;
 
 /// Sizes are in kibibytes: a quarter is reserved for short responses.
 async fn layer(kib: usize) -> Layer {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     layer.responses_bytes_max(kib * KIB)
 }
 

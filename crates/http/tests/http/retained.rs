@@ -12,7 +12,7 @@ use semel::core::id::OperationId;
 use semel::core::store::{Filter, Item};
 use semel::{Case, Engine, Finding, memory};
 use semel_http::{
-    Authorize, Body, Code, EventKind, Handle, Layer, Reconciler, Remnant, Retain, Routes, Terms,
+    Authorize, Body, Code, EventKind, Handle, Layer, Reconciler, Retain, RouteSettings, Routes, StoredSummary,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -28,7 +28,7 @@ async fn naming(layer: Layer) -> Server {
     .await
 }
 
-fn rebuilding(remnant: &Remnant, retry: &Parts) -> Option<Response<Body>> {
+fn rebuilding(summary: &StoredSummary, retry: &Parts) -> Option<Response<Body>> {
     if retry.headers.contains_key("x-gone") {
         return None;
     }
@@ -37,10 +37,10 @@ fn rebuilding(remnant: &Remnant, retry: &Parts) -> Option<Response<Body>> {
     };
     let body = format!(
         "{} {:?} {:?} {:?} {}",
-        remnant.status.as_u16(),
-        text(&remnant.location),
-        text(&remnant.etag),
-        remnant.resource,
+        summary.status.as_u16(),
+        text(&summary.location),
+        text(&summary.etag),
+        summary.resource,
         retry.headers["x-retry"].to_str().expect("ASCII"),
     );
     let mut response = Response::new(Body::from(Bytes::from(body)));
@@ -51,9 +51,12 @@ fn rebuilding(remnant: &Remnant, retry: &Parts) -> Option<Response<Body>> {
 #[tokio::test]
 async fn a_minimal_outcome_is_rebuilt_and_marked() {
     let retain =
-        Retain::rebuilt_by(|remnant: Remnant, retry: Parts| async move { rebuilding(&remnant, &retry) });
+        Retain::rebuilt_by(
+            |summary: StoredSummary, retry: Parts| async move { rebuilding(&summary, &retry) },
+        );
     let engine = engine().await;
-    let layer = Layer::new(engine.clone(), Terms { retain, ..Terms::default() }).expect("valid");
+    let layer =
+        Layer::new(engine.clone(), RouteSettings { retain, ..RouteSettings::default() }).expect("valid");
     let (layer, mut observed) = Observed::over(layer.publishing(""));
     let server = naming(layer).await;
     let first = server.send(post("/charges").json("{}")).await;
@@ -93,7 +96,7 @@ async fn a_minimal_outcome_is_rebuilt_and_marked() {
 
 #[tokio::test]
 async fn a_minimal_outcome_without_a_rebuilder_is_not_retained() {
-    let settings = Terms { retain: Retain::Minimal(None), ..Terms::default() };
+    let settings = RouteSettings { retain: Retain::Minimal(None), ..RouteSettings::default() };
     let server = naming(Layer::new(engine().await, settings).expect("valid")).await;
     assert_eq!(server.charge(5).await.status, 201);
     server.charge(5).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
@@ -101,7 +104,7 @@ async fn a_minimal_outcome_without_a_rebuilder_is_not_retained() {
 }
 
 /// A server whose first answer is uncertain, and whose reconciler finds a response.
-async fn doubted(settings: Terms) -> (Server, Observed) {
+async fn doubted(settings: RouteSettings) -> (Server, Observed) {
     let within = settings.clone();
     let asked = move |_: Case| {
         let found = Response::builder().status(200).header("x-own", "1").header("date", "today");
@@ -109,7 +112,8 @@ async fn doubted(settings: Terms) -> (Server, Observed) {
         let outcome = within.found(&head, Some(Bytes::from("the found response")));
         async move { Finding::Applied(Some(outcome)) }
     };
-    let routes = Routes::new(Terms { reconciler: Some(Reconciler::by(asked)), ..settings }).expect("valid");
+    let routes =
+        Routes::new(RouteSettings { reconciler: Some(Reconciler::by(asked)), ..settings }).expect("valid");
     let directory = routes.clone();
     let builder = Engine::builder(Arc::new(memory::Store::new()));
     let engine = builder.reconcilers(move |operation| directory.reconciler_of(operation)).build();
@@ -138,7 +142,7 @@ async fn settled(server: &Server) -> super::world::Reply {
 
 #[tokio::test]
 async fn a_response_found_by_a_probe_is_replayed_as_rebuilt() {
-    let (server, mut observed) = doubted(Terms::default()).await;
+    let (server, mut observed) = doubted(RouteSettings::default()).await;
     let first = server.charge(5).await;
     assert_eq!(first.status, 500);
     let found = settled(&server).await;
@@ -156,14 +160,15 @@ async fn a_response_found_by_a_probe_is_replayed_as_rebuilt() {
 
 #[tokio::test]
 async fn a_response_found_by_a_probe_is_stored_like_others() {
-    let (server, _watching) = doubted(Terms { response_bytes_max: 5, ..Terms::default() }).await;
+    let (server, _watching) =
+        doubted(RouteSettings { response_bytes_max: 5, ..RouteSettings::default() }).await;
     assert_eq!(server.charge(5).await.status, 500);
     settled(&server).await.is_problem(409, "IDEMPOTENCY_RESPONSE_NOT_RETAINED", false);
-    let located = |remnant: Remnant, _: Parts| async move {
-        Some(Response::new(Body::from(Bytes::from(format!("{:?}", remnant.location)))))
+    let located = |summary: StoredSummary, _: Parts| async move {
+        Some(Response::new(Body::from(Bytes::from(format!("{:?}", summary.location)))))
     };
     let (server, _watching) =
-        doubted(Terms { retain: Retain::rebuilt_by(located), ..Terms::default() }).await;
+        doubted(RouteSettings { retain: Retain::rebuilt_by(located), ..RouteSettings::default() }).await;
     assert_eq!(server.charge(5).await.status, 500);
     let rebuilt = settled(&server).await;
     assert_eq!((rebuilt.status, rebuilt.text()), (200, "Some(\"/charges/7\")"));
@@ -190,7 +195,8 @@ async fn an_authorizer_may_refuse_a_replay() {
             Err(refusal)
         }
     });
-    let layer = Layer::new(engine().await, Terms { authorize: Some(authorize), ..Terms::default() });
+    let layer =
+        Layer::new(engine().await, RouteSettings { authorize: Some(authorize), ..RouteSettings::default() });
     let (layer, mut observed) = Observed::over(layer.expect("valid").publishing(""));
     let server = Server::under(layer, super::world::charged).await;
     let alice = |builder: http::request::Builder| builder.header("authorization", "Bearer alice");
@@ -223,16 +229,16 @@ async fn an_authorizer_may_refuse_a_replay() {
 
 #[tokio::test]
 async fn a_handler_sees_its_attempt_and_decides_its_outcome() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let charge = |handle: Option<Extension<Handle>>| async move {
         let Some(Extension(handle)) = handle else { return "unprotected".into_response() };
-        handle.steer(semel_http::Steer::NotApplied);
+        handle.set_outcome_hint(semel_http::OutcomeHint::NotApplied);
         handle.attempt().check().expect("it is the attempt's own");
         let text = format!("{} {}", handle.operation_id(), handle.attempt().number());
         if handle.attempt().number() == 1 {
             return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
         }
-        handle.unsteer();
+        handle.clear_outcome_hint();
         text.into_response()
     };
     let router = axum::Router::new().route("/charges", axum::routing::post(charge)).layer(layer);

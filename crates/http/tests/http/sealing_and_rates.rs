@@ -5,7 +5,9 @@ use semel::core::store::{Filter, Store as _};
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::sealing::{KeyRing, Seal, SealingKey};
 use semel::{Engine, memory};
-use semel_http::{Code, EventKind, KeyRule, Layer, Mode, Routes, ShadowOutcome, Terms, TermsError};
+use semel_http::{
+    Code, EventKind, KeyRule, Layer, Mode, RouteSettings, RouteSettingsError, Routes, ShadowOutcome,
+};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,9 @@ fn rate(count: u32) -> Rate {
 }
 
 /// Settings with a limit on a caller's new keys.
-fn limited(count: u32) -> Terms {
+fn limited(count: u32) -> RouteSettings {
     let rates = Rates { new_per_caller: Some(rate(count)), ..Rates::default() };
-    Terms { rates: Some(RateKeeper::new(rates).expect("valid")), ..Terms::default() }
+    RouteSettings { rates: Some(RateKeeper::new(rates).expect("valid")), ..RouteSettings::default() }
 }
 
 fn ring() -> KeyRing {
@@ -33,7 +35,7 @@ async fn a_routes_own_rate_does_not_limit_other_routes() {
     let scratch = Scratch::new("rates");
     let quotas = Quotas { new_per_caller: Some(rate(4)), ..Quotas::default() };
     let engine = Engine::builder(scratch.store()).quotas(quotas).build().await.expect("it answers");
-    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/exports", limited(2)));
+    let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with("/exports", limited(2)));
     let layer = Layer::routed(engine, routes.expect("valid")).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
     for number in 0..2 {
@@ -61,7 +63,7 @@ async fn a_routes_own_rate_does_not_limit_other_routes() {
 
 #[tokio::test]
 async fn shadow_mode_reports_rate_refusals_and_uses_up_nothing_without_keys() {
-    let settings = Terms { mode: Mode::Shadow, key: KeyRule::Optional, ..limited(1) };
+    let settings = RouteSettings { mode: Mode::Shadow, key: KeyRule::Optional, ..limited(1) };
     let (layer, mut observed) = Observed::over(Layer::new(engine().await, settings).expect("valid"));
     let server = Server::under(layer, reads).await;
     for amount in 0..3 {
@@ -79,14 +81,14 @@ async fn shadow_mode_reports_rate_refusals_and_uses_up_nothing_without_keys() {
 
 #[tokio::test]
 async fn required_sealing_needs_an_engine_with_a_key() {
-    let sealed = || Terms { seal: Seal::Required, ..Terms::default() };
+    let sealed = || RouteSettings { seal: Seal::Required, ..RouteSettings::default() };
     let error = Layer::new(engine().await, sealed()).expect_err("no key");
-    assert_eq!(error, TermsError::NoSealingKey("other".into()));
-    let routes = Routes::new(Terms::default()).and_then(|routes| routes.with("/cards", sealed()));
+    assert_eq!(error, RouteSettingsError::NoSealingKey("other".into()));
+    let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with("/cards", sealed()));
     let routes = routes.expect("valid by themselves");
     assert!(routes.must_seal("POST /cards") && !routes.must_seal("POST /charges"));
     let error = Layer::routed(engine().await, routes.clone()).expect_err("no key");
-    assert_eq!(error, TermsError::NoSealingKey("/cards".into()));
+    assert_eq!(error, RouteSettingsError::NoSealingKey("/cards".into()));
     assert!(error.to_string().contains("`/cards` must be sealed, and the engine has no key"), "{error}");
     let engine = Engine::builder(Arc::new(memory::Store::new())).sealing(ring()).build().await;
     Layer::routed(engine.expect("it answers"), routes).expect("now there is one");
@@ -97,7 +99,7 @@ async fn each_route_seals_by_its_setting_and_replays() {
     for (seal, readable) in [(Seal::WithKeys, false), (Seal::Required, false), (Seal::Off, true)] {
         let store = Arc::new(memory::Store::new());
         let engine = Engine::builder(store.clone()).sealing(ring()).build().await.expect("it answers");
-        let settings = Terms { seal, ..Terms::default() };
+        let settings = RouteSettings { seal, ..RouteSettings::default() };
         let server = Server::under(Layer::new(engine, settings).expect("valid"), charged).await;
         let charge = || request("POST", "/charges").header("idempotency-key", KEY).json("{}");
         let first = server.send(charge()).await;

@@ -9,7 +9,7 @@ use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::quota::{Quotas, Rate};
 use semel::{Engine, Settings};
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use semel_test_support::wait;
 use semel_testkit::faults::{Call, Fault, Faulty};
 use std::num::NonZeroU32;
@@ -25,7 +25,7 @@ async fn a_caller_with_too_many_keys_learns_when_to_retry() {
     let rate = Rate { count: NonZeroU32::new(1).expect("not zero"), per: Duration::from_hours(1) };
     let quotas = Quotas { new_per_caller: Some(rate), ..Quotas::default() };
     let engine = Engine::builder(scratch.store()).quotas(quotas).build().await.expect("it answers");
-    let layer = Layer::new(engine, Terms::default()).expect("valid").publishing("");
+    let layer = Layer::new(engine, RouteSettings::default()).expect("valid").publishing("");
     let server = Server::under(layer, charged).await;
     assert_eq!(server.charge(5).await.status, 201);
     let refused =
@@ -48,7 +48,7 @@ async fn a_store_that_does_not_answer_lets_nothing_run() {
     let decides = Arc::clone(&is_cut);
     let plan = move |_: &Call| if decides.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::Pass };
     let engine = engine_on(Arc::new(Faulty::new(scratch.store(), plan))).await;
-    let server = Server::under(Layer::new(engine, Terms::default()).expect("valid"), charged).await;
+    let server = Server::under(Layer::new(engine, RouteSettings::default()).expect("valid"), charged).await;
     is_cut.store(true, Ordering::SeqCst);
     let refused = server.charge(5).await;
     refused.is_problem(503, "IDEMPOTENCY_STORE_UNAVAILABLE", true);
@@ -72,7 +72,7 @@ async fn an_expired_outcome_reruns_if_configured() {
             policy.after_expiry = AfterExpiry::RunAsNew;
         })
         .expect("valid");
-    let settings = Terms { policy, ..Terms::default() };
+    let settings = RouteSettings { policy, ..RouteSettings::default() };
     // Without waiting two minutes after the start.
     let mut engine_settings = Settings::default();
     engine_settings.clock.settle = Duration::ZERO;
@@ -90,7 +90,8 @@ async fn an_expired_outcome_reruns_if_configured() {
 #[tokio::test]
 async fn a_refusal_is_replayed_if_rerun_is_off() {
     let scratch = Scratch::new("rerun");
-    let settings = Terms { rules: Rules { rerun: false, ..Rules::default() }, ..Terms::default() };
+    let settings =
+        RouteSettings { rules: Rules { rerun: false, ..Rules::default() }, ..RouteSettings::default() };
     let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     let server = Server::under(layer, |call, _| async move {
         (StatusCode::TOO_MANY_REQUESTS, format!("no {call}")).into_response()
@@ -110,7 +111,8 @@ async fn what_a_status_means_can_be_chosen() {
         overrides: vec![(Status::Http(500), Meaning::NotApplied)],
         ..Rules::default()
     };
-    let layer = Layer::new(engine_on(scratch.store()).await, Terms { rules, ..Terms::default() });
+    let layer =
+        Layer::new(engine_on(scratch.store()).await, RouteSettings { rules, ..RouteSettings::default() });
     let server = Server::under(layer.expect("valid"), |_, request: Request| async move {
         let status: u16 = request.uri().path()[1..].parse().expect("a status");
         (StatusCode::from_u16(status).expect("a status"), [("retry-after", "1")]).into_response()

@@ -15,7 +15,9 @@ use semel::core::record::StateName;
 use semel::core::store::Filter;
 use semel::quota::{Quotas, Rate, RateKeeper, Rates};
 use semel::{Engine, memory};
-use semel_http::{Body, Code, EventKind, Failure, KeyRule, KeySource, Layer, Mode, ShadowOutcome, Terms};
+use semel_http::{
+    Body, Code, EventKind, Failure, KeyRule, KeySource, Layer, Mode, RouteSettings, ShadowOutcome,
+};
 use semel_testkit::faults::{Call, Fault, Faulty, Pause, Question};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,11 +25,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tower::{Layer as _, ServiceExt};
 
-fn shadow() -> Terms {
-    Terms { mode: Mode::Shadow, ..Terms::default() }
+fn shadow() -> RouteSettings {
+    RouteSettings { mode: Mode::Shadow, ..RouteSettings::default() }
 }
 
-fn layer(engine: &Engine, settings: Terms) -> (Layer, Observed) {
+fn layer(engine: &Engine, settings: RouteSettings) -> (Layer, Observed) {
     Observed::over(Layer::new(engine.clone(), settings).expect("valid"))
 }
 
@@ -47,7 +49,7 @@ async fn everything_runs_unmarked_and_a_repetition_is_reported() {
 
 #[tokio::test]
 async fn a_request_to_be_refused_runs_and_is_reported() {
-    let settings = Terms { key: KeyRule::Required, request_bytes_max: 1_000, ..shadow() };
+    let settings = RouteSettings { key: KeyRule::Required, request_bytes_max: 1_000, ..shadow() };
     let (layer, mut observed) = layer(&engine().await, settings);
     let server = Server::under(layer, reads).await;
     let event = EventKind::Shadow(ShadowOutcome::Run);
@@ -93,7 +95,7 @@ async fn an_uncertain_outcome_is_reported_and_leaves_no_record() {
 async fn a_process_lost_in_shadow_mode_leaves_nothing_unknown() {
     for class in [Class::External, Class::Downstream] {
         let engine = engine().await;
-        let settings = Terms { policy: Policy::new(class), ..shadow() };
+        let settings = RouteSettings { policy: Policy::new(class), ..shadow() };
         let (layer, mut observed) = layer(&engine, settings);
         let server = Server::under(layer, reads).await;
         assert_eq!(server.charge(5).await.status, 201);
@@ -108,7 +110,7 @@ async fn a_process_lost_in_shadow_mode_leaves_nothing_unknown() {
 #[tokio::test]
 async fn after_no_effect_the_next_request_would_run() {
     let policy = Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("valid");
-    let (layer, mut observed) = layer(&engine().await, Terms { policy, ..shadow() });
+    let (layer, mut observed) = layer(&engine().await, RouteSettings { policy, ..shadow() });
     let server = Server::under(layer, |call, request| async move {
         drop(reads(call, request).await);
         StatusCode::TOO_MANY_REQUESTS.into_response()
@@ -124,7 +126,8 @@ async fn after_no_effect_the_next_request_would_run() {
 async fn a_duplicate_of_a_running_request_runs_in_parallel() {
     let gate = Gate::new();
     let within = gate.clone();
-    let (layer, mut observed) = layer(&engine().await, Terms { wait: Some(Duration::ZERO), ..shadow() });
+    let (layer, mut observed) =
+        layer(&engine().await, RouteSettings { wait: Some(Duration::ZERO), ..shadow() });
     let server = Server::under(layer, move |call, request| {
         let gate = within.clone();
         async move {
@@ -179,7 +182,7 @@ async fn enforcement_replays_nothing_from_shadow_mode() {
     let engine = engine().await;
     let calls = Calls::default();
     let (in_shadow, mut observed) = layer(&engine, shadow());
-    let enforced = Layer::new(engine.clone(), Terms::default()).expect("valid").publishing("");
+    let enforced = Layer::new(engine.clone(), RouteSettings::default()).expect("valid").publishing("");
     let in_shadow = Server::of(super::world::app(in_shadow, &calls, reads), calls.clone()).await;
     let enforced = Server::of(super::world::app(enforced, &calls, reads), calls.clone()).await;
     in_shadow.charge(5).await;
@@ -235,8 +238,8 @@ fn seeing(layer: Layer) -> (Layer, tokio::sync::mpsc::UnboundedReceiver<(String,
 #[tokio::test]
 async fn a_likely_repeat_is_reported_even_if_its_key_is_missing() {
     let pointer = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
-    for key_source in [Terms::default().key_source, pointer] {
-        let settings = Terms { key: KeyRule::Required, key_source, ..shadow() };
+    for key_source in [RouteSettings::default().key_source, pointer] {
+        let settings = RouteSettings { key: KeyRule::Required, key_source, ..shadow() };
         let (layer, mut reports) = seeing(Layer::new(engine().await, settings).expect("valid"));
         let server = Server::under(layer, reads).await;
         for is_repeat in [false, true] {
@@ -269,7 +272,7 @@ async fn requests_are_reported_by_route_and_key() {
 #[tokio::test]
 async fn a_key_in_the_body_is_found_while_streaming() {
     let source = KeySource::Pointer(semel::core::fingerprint::Pointer::parse("/id").expect("a pointer"));
-    let (layer, mut observed) = layer(&engine().await, Terms { key_source: source, ..shadow() });
+    let (layer, mut observed) = layer(&engine().await, RouteSettings { key_source: source, ..shadow() });
     let server = Server::under(layer, reads).await;
     let events = [
         ("{\"id\":1}", ShadowOutcome::Run),
@@ -302,7 +305,7 @@ async fn shadow_mode_uses_up_no_quota() {
         Engine::builder(Arc::new(memory::Store::new())).quotas(quotas).build().await.expect("it answers");
     let (in_shadow, mut observed) = layer(&engine, shadow());
     let in_shadow = Server::under(in_shadow, reads).await;
-    let enforced = Server::under(Layer::new(engine, Terms::default()).expect("valid"), reads).await;
+    let enforced = Server::under(Layer::new(engine, RouteSettings::default()).expect("valid"), reads).await;
     in_shadow.charge(5).await;
     assert_eq!(observed.next().await, EventKind::Shadow(ShadowOutcome::Run));
     in_shadow.send(post("/refunds").json("{}")).await;
@@ -323,7 +326,7 @@ async fn a_flood_in_shadow_refuses_no_enforced_request() {
     let from = |layer: Layer| layer.address(|_| Some([192, 0, 2, 7].into()));
     let (in_shadow, mut observed) = layer(&engine, shadow());
     let in_shadow = Server::under(from(in_shadow), reads).await;
-    let enforced = Layer::new(engine, Terms::default()).expect("valid");
+    let enforced = Layer::new(engine, RouteSettings::default()).expect("valid");
     let enforced = Server::under(from(enforced), reads).await;
     for amount in 0..3 {
         in_shadow.send(request("POST", "/charges").json(&format!("{{\"amount\":{amount}}}"))).await;
@@ -345,7 +348,7 @@ async fn a_flood_in_shadow_refuses_no_enforced_request() {
 async fn refusals_by_address_are_reported() {
     let rates = Rates { new_per_address: Some(once_an_hour()), ..Rates::default() };
     let rates = Some(RateKeeper::new(rates).expect("valid"));
-    let (layer, mut observed) = layer(&engine().await, Terms { rates, ..shadow() });
+    let (layer, mut observed) = layer(&engine().await, RouteSettings { rates, ..shadow() });
     let server = Server::under(layer.address(|_| Some([192, 0, 2, 7].into())), reads).await;
     for (path, would) in [
         ("/a", ShadowOutcome::Run),

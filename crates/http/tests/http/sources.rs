@@ -7,18 +7,18 @@ use axum::response::IntoResponse;
 use http_body_util::BodyExt;
 use semel::core::fingerprint::Pointer;
 use semel::core::policy::{Class, Policy};
-use semel_http::{KeyRule, KeySource, Terms};
+use semel_http::{KeyRule, KeySource, RouteSettings};
 
 fn at(pointer: &str) -> KeySource {
     KeySource::Pointer(Pointer::parse(pointer).expect("a pointer"))
 }
 
-fn required(source: KeySource) -> Terms {
-    Terms { key: KeyRule::Required, key_source: source, ..Terms::default() }
+fn required(source: KeySource) -> RouteSettings {
+    RouteSettings { key: KeyRule::Required, key_source: source, ..RouteSettings::default() }
 }
 
-fn optional(source: KeySource) -> Terms {
-    Terms { key_source: source, ..Terms::default() }
+fn optional(source: KeySource) -> RouteSettings {
+    RouteSettings { key_source: source, ..RouteSettings::default() }
 }
 
 async fn hook(server: &Server, body: &str) -> Reply {
@@ -95,7 +95,7 @@ async fn a_missing_optional_body_key_leaves_the_request_unchanged() {
 
 #[tokio::test]
 async fn an_unreadable_body_is_refused_even_with_optional_keys() {
-    let server = Server::new(Terms { request_bytes_max: 100, ..optional(at("/id")) }, charged).await;
+    let server = Server::new(RouteSettings { request_bytes_max: 100, ..optional(at("/id")) }, charged).await;
     let long = format!("{{\"id\":\"{}\"}}", "x".repeat(100));
     hook(&server, &long).await.is_problem(413, "IDEMPOTENCY_REQUEST_TOO_LARGE", false);
     let upgrade = request("POST", "/hook").header("connection", "upgrade").header("upgrade", "x").json("{}");
@@ -135,7 +135,7 @@ async fn a_composite_key_needs_all_parts_and_their_boundaries() {
 
 #[tokio::test]
 async fn a_key_from_elsewhere_is_not_turned_into_the_header() {
-    let settings = Terms { policy: Policy::new(Class::Downstream), ..required(at("/id")) };
+    let settings = RouteSettings { policy: Policy::new(Class::Downstream), ..required(at("/id")) };
     let server = Server::new(settings, |_, request: Request| async move {
         request
             .headers()

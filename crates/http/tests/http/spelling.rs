@@ -8,7 +8,7 @@ use http::Method;
 use semel::core::classify::{Meaning, Rules, RulesError};
 use semel::core::outcome::Status;
 use semel::{Engine, memory};
-use semel_http::{KeyRule, Layer, Routes, Terms, TermsError};
+use semel_http::{KeyRule, Layer, RouteSettings, RouteSettingsError, Routes};
 use std::sync::Arc;
 
 /// A handler that returns the number of the call and its request line.
@@ -17,9 +17,9 @@ async fn returns_request_line(call: u32, request: Request) -> Response {
 }
 
 /// A key is required on `pattern`; everything else is unprotected.
-async fn guarding(pattern: &str, settings: Terms) -> Server {
-    let others = Terms { key: KeyRule::Off, ..Terms::default() };
-    let settings = Terms { key: KeyRule::Required, ..settings };
+async fn guarding(pattern: &str, settings: RouteSettings) -> Server {
+    let others = RouteSettings { key: KeyRule::Off, ..RouteSettings::default() };
+    let settings = RouteSettings { key: KeyRule::Required, ..settings };
     let routes = Routes::new(others).and_then(|routes| routes.with(pattern, settings)).expect("valid");
     Server::under(Layer::routed(engine().await, routes).expect("valid"), returns_request_line).await
 }
@@ -37,8 +37,11 @@ const CHARGES: [&str; 8] = [
 
 #[tokio::test]
 async fn one_key_is_one_effect_in_any_method_case() {
-    let server =
-        Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, returns_request_line).await;
+    let server = Server::new(
+        RouteSettings { key: KeyRule::Required, ..RouteSettings::default() },
+        returns_request_line,
+    )
+    .await;
     for (first, others) in [("post", ["Post", "POST", "pOsT"]), ("patch", ["PATCH", "Patch", "patch"])] {
         let before = server.calls.count();
         let keyed = |method: &str| request(method, "/charges").header("idempotency-key", KEY).json("{}");
@@ -54,8 +57,11 @@ async fn one_key_is_one_effect_in_any_method_case() {
 
 #[tokio::test]
 async fn a_required_key_is_required_in_every_letter_case() {
-    let server =
-        Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, returns_request_line).await;
+    let server = Server::new(
+        RouteSettings { key: KeyRule::Required, ..RouteSettings::default() },
+        returns_request_line,
+    )
+    .await;
     for method in ["POST", "post", "Patch"] {
         let refused = server.send(request(method, "/charges").json("{}")).await;
         refused.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
@@ -69,8 +75,11 @@ async fn a_required_key_is_required_in_every_letter_case() {
 #[tokio::test]
 async fn letter_case_is_no_way_around_over_http2_either() {
     use hyper_util::rt::{TokioExecutor, TokioIo};
-    let server =
-        Server::new(Terms { key: KeyRule::Required, ..Terms::default() }, returns_request_line).await;
+    let server = Server::new(
+        RouteSettings { key: KeyRule::Required, ..RouteSettings::default() },
+        returns_request_line,
+    )
+    .await;
     let stream = TokioIo::new(server.connect().await);
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
@@ -90,7 +99,8 @@ async fn letter_case_is_no_way_around_over_http2_either() {
 #[tokio::test]
 async fn methods_can_be_named_in_any_letter_case() {
     let methods = vec![Method::from_bytes(b"delete").expect("a token")];
-    let server = Server::new(Terms { methods, ..Terms::default() }, returns_request_line).await;
+    let server =
+        Server::new(RouteSettings { methods, ..RouteSettings::default() }, returns_request_line).await;
     for (method, is_replay) in [("DELETE", false), ("delete", true)] {
         let reply = server.send(request(method, "/charges/7").header("idempotency-key", KEY).empty()).await;
         assert_eq!(reply.is_replay(), is_replay, "{method}");
@@ -102,7 +112,8 @@ async fn methods_can_be_named_in_any_letter_case() {
 #[tokio::test]
 async fn a_tunnel_is_refused_in_any_letter_case() {
     let methods = vec![Method::POST, Method::CONNECT];
-    let server = Server::new(Terms { methods, ..Terms::default() }, returns_request_line).await;
+    let server =
+        Server::new(RouteSettings { methods, ..RouteSettings::default() }, returns_request_line).await;
     let reply = server.send(request("connect", "/charges").header("idempotency-key", KEY).empty()).await;
     reply.is_problem(501, "STREAMING_NOT_PROTECTED", false);
     assert_eq!(server.calls.count(), 0);
@@ -111,7 +122,7 @@ async fn a_tunnel_is_refused_in_any_letter_case() {
 #[tokio::test]
 async fn one_key_is_one_effect_in_every_spelling_of_its_path() {
     for first in CHARGES {
-        let server = guarding("/charges", Terms::default()).await;
+        let server = guarding("/charges", RouteSettings::default()).await;
         let ran = server.send(post(first).json("{}")).await;
         assert_eq!(ran.text(), format!("1: POST {first}"), "it is forwarded as received");
         for other in CHARGES {
@@ -125,7 +136,7 @@ async fn one_key_is_one_effect_in_every_spelling_of_its_path() {
 #[tokio::test]
 async fn no_spelling_of_a_path_gets_around_its_rule() {
     for pattern in ["/charges", "/%63harges", "//charges"] {
-        let server = guarding(pattern, Terms::default()).await;
+        let server = guarding(pattern, RouteSettings::default()).await;
         for path in CHARGES {
             let refused = server.send(request("POST", path).json("{}")).await;
             refused.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
@@ -139,7 +150,7 @@ async fn no_spelling_of_a_path_gets_around_its_rule() {
 
 #[tokio::test]
 async fn a_non_ascii_route_matches_its_encoded_path() {
-    let server = guarding("/über/{id}", Terms::default()).await;
+    let server = guarding("/über/{id}", RouteSettings::default()).await;
     for path in ["/%C3%BCber/7", "/%c3%bcber/7", "/über/7"] {
         let refused = server.send(request("POST", path).json("{}")).await;
         refused.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
@@ -149,7 +160,9 @@ async fn a_non_ascii_route_matches_its_encoded_path() {
 
 #[tokio::test]
 async fn another_spelling_is_equal_and_another_path_is_not() {
-    let server = guarding("/orders/{id}/pay", Terms { name: Some("pay".into()), ..Terms::default() }).await;
+    let server =
+        guarding("/orders/{id}/pay", RouteSettings { name: Some("pay".into()), ..RouteSettings::default() })
+            .await;
     let first = server.send(post("/orders/a-1/pay?x=%41").json("{}")).await;
     for same in ["/orders/%61%2D1/pay?x=%41", "//orders/./a-1//pay?x=%41"] {
         assert!(server.send(post(same).json("{}")).await.is_replay(), "{same}");
@@ -167,7 +180,7 @@ async fn ordinary_requests_keep_the_ids_that_they_always_had() {
     // As in `vectors/ids/ids.json` for an anonymous caller without a tenant.
     let secret = b"semel test vector hashing secret".to_vec();
     let engine = Engine::builder(Arc::new(memory::Store::new())).secret(secret).build().await;
-    let layer = Layer::new(engine.expect("it answers"), Terms::default()).expect("valid");
+    let layer = Layer::new(engine.expect("it answers"), RouteSettings::default()).expect("valid");
     let server = Server::under(layer, returns_request_line).await;
     let id = Some("76eb3aa8-e628-87a2-8588-e73c8113a019");
     for (method, path) in [("POST", "/charges"), ("post", "/charges"), ("POST", "/%63harges")] {
@@ -178,7 +191,7 @@ async fn ordinary_requests_keep_the_ids_that_they_always_had() {
 
 #[tokio::test]
 async fn what_is_published_is_found_in_every_spelling() {
-    let layer = Layer::new(engine().await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine().await, RouteSettings::default()).expect("valid");
     let server = Server::under(layer.publishing("/%70ay/"), returns_request_line).await;
     let first = server.send(post("/charges").json("{}")).await;
     let id = first.header("operation-id").expect("an id").to_owned();
@@ -204,7 +217,7 @@ async fn what_is_published_is_found_in_every_spelling() {
 
 #[tokio::test]
 async fn a_retry_after_without_a_time_invites_no_retry() {
-    let server = Server::new(Terms::default(), |_, request: Request| async move {
+    let server = Server::new(RouteSettings::default(), |_, request: Request| async move {
         let path = request.uri().path().trim_start_matches('/').to_owned();
         let (status, value) = path.split_once('/').expect("a status and a value");
         let status: u16 = status.parse().expect("a status");
@@ -237,9 +250,9 @@ async fn rules_that_run_successes_again_are_refused() {
     let listed = Rules { not_applied: vec![success], ..Rules::default() };
     let overridden = Rules { overrides: vec![(success, Meaning::NotApplied)], ..Rules::default() };
     for rules in [listed, overridden] {
-        let refused = Layer::new(engine().await, Terms { rules, ..Terms::default() });
+        let refused = Layer::new(engine().await, RouteSettings { rules, ..RouteSettings::default() });
         let error = refused.expect_err("it is refused");
-        assert_eq!(error, TermsError::Rules(RulesError::SuccessNotApplied(success)));
+        assert_eq!(error, RouteSettingsError::Rules(RulesError::SuccessNotApplied(success)));
         assert!(error.to_string().contains("a 201 is a success"), "{error}");
     }
 }

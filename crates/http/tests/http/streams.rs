@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper_util::rt::TokioIo;
-use semel_http::Terms;
+use semel_http::RouteSettings;
 use std::sync::Arc;
 
 /// A response whose first piece is sent at once, and its second when the gate opens.
@@ -31,7 +31,7 @@ fn in_two(gate: &Gate, status: u16, kind: &str) -> Response {
 }
 
 /// Reads the first piece of a response, sends its retry, and reads the rest.
-async fn finished_before_its_end(settings: Terms, status: u16, kind: &'static str, code: &str) {
+async fn finished_before_its_end(settings: RouteSettings, status: u16, kind: &'static str, code: &str) {
     let gate = Gate::new();
     let within = gate.clone();
     let server = Server::new(settings, move |_, _| {
@@ -60,7 +60,7 @@ async fn finished_before_its_end(settings: Terms, status: u16, kind: &'static st
 
 #[tokio::test]
 async fn peer_bug_a_response_over_the_limit_runs_again() {
-    let settings = || Terms { response_bytes_max: 3, ..Terms::default() };
+    let settings = || RouteSettings { response_bytes_max: 3, ..RouteSettings::default() };
     finished_before_its_end(settings(), 200, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
     finished_before_its_end(settings(), 422, "text/plain", "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
     finished_before_its_end(settings(), 500, "text/plain", "IDEMPOTENCY_OUTCOME_UNKNOWN").await;
@@ -69,14 +69,21 @@ async fn peer_bug_a_response_over_the_limit_runs_again() {
 #[tokio::test]
 async fn an_event_stream_passes_live_and_is_stored_without_body() {
     for kind in ["text/event-stream; charset=utf-8", "multipart/x-mixed-replace; boundary=b"] {
-        finished_before_its_end(Terms::default(), 200, kind, "IDEMPOTENCY_RESPONSE_NOT_RETAINED").await;
+        finished_before_its_end(RouteSettings::default(), 200, kind, "IDEMPOTENCY_RESPONSE_NOT_RETAINED")
+            .await;
     }
-    finished_before_its_end(Terms::default(), 404, "text/event-stream", "IDEMPOTENCY_OUTCOME_UNKNOWN").await;
+    finished_before_its_end(
+        RouteSettings::default(),
+        404,
+        "text/event-stream",
+        "IDEMPOTENCY_OUTCOME_UNKNOWN",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_response_of_exactly_the_limit_is_kept() {
-    let settings = Terms { response_bytes_max: 12, ..Terms::default() };
+    let settings = RouteSettings { response_bytes_max: 12, ..RouteSettings::default() };
     let gate = Arc::new(Gate::new());
     gate.open();
     let server = Server::new(settings, move |_, _| {
@@ -92,7 +99,7 @@ async fn a_response_of_exactly_the_limit_is_kept() {
 
 #[tokio::test]
 async fn a_success_that_is_cut_short_is_uncertain() {
-    let server = Server::new(Terms::default(), |_, _| async {
+    let server = Server::new(RouteSettings::default(), |_, _| async {
         let frames = [Ok(Frame::data(Bytes::from("char"))), Err(std::io::Error::other("cut"))];
         Response::new(axum::body::Body::new(StreamBody::new(futures_util::stream::iter(frames))))
     })
@@ -105,7 +112,7 @@ async fn a_success_that_is_cut_short_is_uncertain() {
 
 #[tokio::test]
 async fn a_long_success_cut_before_the_limit_is_uncertain() {
-    let settings = Terms { response_bytes_max: 10, ..Terms::default() };
+    let settings = RouteSettings { response_bytes_max: 10, ..RouteSettings::default() };
     let server = Server::new(settings, |_, _| async {
         // As long as its head declares, but cut short.
         struct Cut(bool);

@@ -6,11 +6,11 @@ use axum::response::IntoResponse;
 use http::Method;
 use semel::core::classify::Rules;
 use semel::core::policy::{Class, Policy};
-use semel_http::{KeyRule, Layer, MismatchStatus, Terms};
+use semel_http::{KeyRule, Layer, MismatchStatus, RouteSettings};
 use std::time::Duration;
 
 /// A server on a file, and its directory.
-async fn on_sqlite(name: &str, settings: Terms) -> (Server, Scratch) {
+async fn on_sqlite(name: &str, settings: RouteSettings) -> (Server, Scratch) {
     let scratch = Scratch::new(name);
     let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     (Server::under(layer, charged).await, scratch)
@@ -18,7 +18,8 @@ async fn on_sqlite(name: &str, settings: Terms) -> (Server, Scratch) {
 
 #[tokio::test]
 async fn a_missing_key_differs_from_an_empty_one() {
-    let (server, _scratch) = on_sqlite("missing", Terms { key: KeyRule::Required, ..Terms::default() }).await;
+    let (server, _scratch) =
+        on_sqlite("missing", RouteSettings { key: KeyRule::Required, ..RouteSettings::default() }).await;
     let missing = server.send(request("POST", "/charges").json("{}")).await;
     missing.is_problem(400, "MISSING_IDEMPOTENCY_KEY", false);
     let empty = server.send(request("POST", "/charges").header("idempotency-key", "").json("{}")).await;
@@ -28,7 +29,7 @@ async fn a_missing_key_differs_from_an_empty_one() {
 
 #[tokio::test]
 async fn keys_that_could_mean_two_things_or_nothing_are_refused() {
-    let (server, _scratch) = on_sqlite("invalid", Terms::default()).await;
+    let (server, _scratch) = on_sqlite("invalid", RouteSettings::default()).await;
     let long = "x1".repeat(200);
     for bad in ["short", "a key with spaces in it", "someone@example.com", "aaaaaaaaaaaaaaaaaaaa", &long] {
         let reply = server.send(request("POST", "/charges").header("idempotency-key", bad).json("{}")).await;
@@ -42,7 +43,7 @@ async fn keys_that_could_mean_two_things_or_nothing_are_refused() {
 
 #[tokio::test]
 async fn a_caller_that_cannot_be_identified_is_refused_with_the_fix() {
-    let (server, _scratch) = on_sqlite("caller", Terms::default()).await;
+    let (server, _scratch) = on_sqlite("caller", RouteSettings::default()).await;
     for (name, value) in [("cookie", "session=1"), ("authorization", "AWS4-HMAC-SHA256 Credential=x")] {
         let reply = server.send(post("/charges").header(name, value).json("{}")).await;
         reply.is_problem(400, "CALLER_NOT_IDENTIFIED", false);
@@ -57,7 +58,7 @@ async fn a_caller_that_cannot_be_identified_is_refused_with_the_fix() {
 
 #[tokio::test]
 async fn a_body_that_is_not_what_it_says_is_refused() {
-    let (server, _scratch) = on_sqlite("unfingerprintable", Terms::default()).await;
+    let (server, _scratch) = on_sqlite("unfingerprintable", RouteSettings::default()).await;
     for bad in ["{\"a\":1,\"a\":2}", "{", "{\"a\":\"\\ud800\"}"] {
         let reply = server.send(post("/charges").json(bad)).await;
         reply.is_problem(400, "UNFINGERPRINTABLE_REQUEST", false);
@@ -73,7 +74,8 @@ async fn a_body_that_is_not_what_it_says_is_refused() {
 async fn a_key_with_another_payload_is_refused() {
     for (mismatch, status) in [(MismatchStatus::UnprocessableContent, 422), (MismatchStatus::Conflict, 409)] {
         let (server, _scratch) =
-            on_sqlite(&format!("mismatch-{status}"), Terms { mismatch, ..Terms::default() }).await;
+            on_sqlite(&format!("mismatch-{status}"), RouteSettings { mismatch, ..RouteSettings::default() })
+                .await;
         assert_eq!(server.charge(5).await.status, 201);
         let other = server.charge(6).await;
         other.is_problem(status, "IDEMPOTENCY_KEY_REUSED_WITH_DIFFERENT_REQUEST", false);
@@ -90,7 +92,7 @@ async fn peer_bug_in_progress_answered_before_mismatch_was_checked() {
     let scratch = Scratch::new("in-progress");
     let gate = Gate::new();
     let within = gate.clone();
-    let settings = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
+    let settings = RouteSettings { wait: Some(Duration::ZERO), ..RouteSettings::default() };
     let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     let calls = Calls::default();
     let answer = move |call, request| {
@@ -120,7 +122,7 @@ async fn peer_bug_in_progress_answered_before_mismatch_was_checked() {
 #[tokio::test]
 async fn an_outcome_without_proof_is_reported_as_unknown() {
     let scratch = Scratch::new("unknown");
-    let layer = Layer::new(engine_on(scratch.store()).await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine_on(scratch.store()).await, RouteSettings::default()).expect("valid");
     let server = Server::under(layer, |call, _| async move {
         (StatusCode::INTERNAL_SERVER_ERROR, format!("oops {call}")).into_response()
     })
@@ -138,7 +140,7 @@ async fn an_outcome_without_proof_is_reported_as_unknown() {
 #[tokio::test]
 async fn a_request_over_the_limit_is_refused_declared_received_or_decoded() {
     let (server, _scratch) =
-        on_sqlite("too-large", Terms { request_bytes_max: 1_000, ..Terms::default() }).await;
+        on_sqlite("too-large", RouteSettings { request_bytes_max: 1_000, ..RouteSettings::default() }).await;
     let code = "IDEMPOTENCY_REQUEST_TOO_LARGE";
     server.send(post("/charges").bytes(vec![0; 1_001])).await.is_problem(413, code, false);
     server
@@ -156,7 +158,7 @@ async fn a_request_over_the_limit_is_refused_declared_received_or_decoded() {
 async fn used_up_attempts_are_reported() {
     let policy = Policy::new(Class::External).with(|policy| policy.attempts_max = Some(2)).expect("valid");
     let scratch = Scratch::new("attempts");
-    let settings = Terms { policy, rules: Rules::default(), ..Terms::default() };
+    let settings = RouteSettings { policy, rules: Rules::default(), ..RouteSettings::default() };
     let layer = Layer::new(engine_on(scratch.store()).await, settings).expect("valid");
     let server = Server::under(layer, |_, _| async { StatusCode::TOO_MANY_REQUESTS.into_response() }).await;
     for _ in 0..2 {
@@ -169,7 +171,7 @@ async fn used_up_attempts_are_reported() {
 
 #[tokio::test]
 async fn a_stream_only_request_is_refused_before_it_runs() {
-    let (server, _scratch) = on_sqlite("streams", Terms::default()).await;
+    let (server, _scratch) = on_sqlite("streams", RouteSettings::default()).await;
     let events = post("/charges").header("accept", "text/event-stream").json("{}");
     server.send(events).await.is_problem(501, "STREAMING_NOT_PROTECTED", false);
     let upgrade = post("/charges").header("connection", "upgrade").header("upgrade", "websocket").json("{}");
@@ -186,7 +188,8 @@ async fn a_tunnel_is_refused_only_on_protected_routes() {
     let methods = vec![Method::POST, Method::CONNECT];
     for (methods, expected) in [(methods, 501), (vec![Method::POST], 201)] {
         let (server, _scratch) =
-            on_sqlite(&format!("connect-{expected}"), Terms { methods, ..Terms::default() }).await;
+            on_sqlite(&format!("connect-{expected}"), RouteSettings { methods, ..RouteSettings::default() })
+                .await;
         let reply = connect(&server).await;
         assert_eq!(reply, expected);
         assert_eq!(server.calls.count(), u32::from(expected == 201));
@@ -208,7 +211,8 @@ async fn connect(server: &Server) -> u16 {
 
 #[tokio::test]
 async fn methods_that_are_not_protected_pass_untouched() {
-    let (server, _scratch) = on_sqlite("methods", Terms { key: KeyRule::Required, ..Terms::default() }).await;
+    let (server, _scratch) =
+        on_sqlite("methods", RouteSettings { key: KeyRule::Required, ..RouteSettings::default() }).await;
     for method in ["GET", "PUT", "DELETE", "OPTIONS"] {
         for _ in 0..2 {
             let reply = server.send(request(method, "/charges").header("idempotency-key", KEY).empty()).await;
@@ -217,7 +221,7 @@ async fn methods_that_are_not_protected_pass_untouched() {
         }
     }
     assert_eq!(server.calls.count(), 8);
-    let settings = Terms { methods: vec![Method::DELETE], ..Terms::default() };
+    let settings = RouteSettings { methods: vec![Method::DELETE], ..RouteSettings::default() };
     let (server, _scratch) = on_sqlite("delete", settings).await;
     for is_replay in [false, true] {
         let reply = server.send(request("DELETE", "/charges/7").header("idempotency-key", KEY).empty()).await;

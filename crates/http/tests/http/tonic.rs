@@ -3,7 +3,7 @@
 use super::world::{Calls, Gate, KEY, engine, engine_on};
 use bytes::{Buf, BufMut, Bytes};
 use semel::memory;
-use semel_http::{KeyRule, Layer, Terms};
+use semel_http::{KeyRule, Layer, RouteSettings};
 use semel_testkit::faults::{Call, Fault, Faulty};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl World {
         Self { task, channel: endpoint.connect().await.expect("a connection"), calls }
     }
 
-    async fn under(settings: Terms, answer: Answer) -> Self {
+    async fn under(settings: RouteSettings, answer: Answer) -> Self {
         Self::new(Layer::new(engine().await, settings).expect("valid"), None, answer).await
     }
 
@@ -148,7 +148,7 @@ fn code(status: &Status) -> (Code, &str) {
 
 #[tokio::test]
 async fn the_second_call_replays_message_metadata_and_status() {
-    let world = World::under(Terms::default(), |_, message| {
+    let world = World::under(RouteSettings::default(), |_, message| {
         assert_eq!(message, b"5 euros");
         Ok("charged")
     })
@@ -166,7 +166,7 @@ async fn the_second_call_replays_message_metadata_and_status() {
 
 #[tokio::test]
 async fn a_refusal_of_the_service_is_replayed_with_its_details() {
-    let world = World::under(Terms::default(), |_, _| {
+    let world = World::under(RouteSettings::default(), |_, _| {
         let mut status =
             Status::with_details(Code::NotFound, "no account – 7", Bytes::from_static(b"\xff\0"));
         status.metadata_mut().insert("x-reason", "closed".parse().expect("a value"));
@@ -184,7 +184,7 @@ async fn a_refusal_of_the_service_is_replayed_with_its_details() {
 
 #[tokio::test]
 async fn refusals_of_the_layer_are_statuses_that_a_client_understands() {
-    let settings = Terms { key: KeyRule::Required, ..Terms::default() };
+    let settings = RouteSettings { key: KeyRule::Required, ..RouteSettings::default() };
     let world = World::under(settings, |_, message| match message {
         b"fail" => Err(Status::internal("after the effect, perhaps")),
         _ => Ok("charged"),
@@ -212,7 +212,7 @@ async fn refusals_of_the_layer_are_statuses_that_a_client_understands() {
 #[tokio::test]
 async fn a_duplicate_of_a_running_call_is_asked_to_retry() {
     let gate = Gate::new();
-    let settings = Terms { wait: Some(Duration::ZERO), ..Terms::default() };
+    let settings = RouteSettings { wait: Some(Duration::ZERO), ..RouteSettings::default() };
     let layer = Layer::new(engine().await, settings).expect("valid");
     let world = Arc::new(World::new(layer, Some(gate.clone()), |_, _| Ok("charged")).await);
     let first = tokio::spawn({
@@ -234,7 +234,7 @@ async fn a_store_that_is_down_is_unavailable() {
     let cut = Arc::clone(&is_cut);
     let plan = move |_: &Call| if cut.load(Ordering::SeqCst) { Fault::FailBefore } else { Fault::Pass };
     let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), plan));
-    let layer = Layer::new(engine_on(store).await, Terms::default()).expect("valid");
+    let layer = Layer::new(engine_on(store).await, RouteSettings::default()).expect("valid");
     let world = World::new(layer, None, |_, _| Ok("charged")).await;
     is_cut.store(true, Ordering::SeqCst);
     let down = world.charge(Some(KEY), "x").await.expect_err("refused");

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use semel_http::{Body, KeyRule, Layer, Terms};
+use semel_http::{Body, KeyRule, Layer, RouteSettings};
 use std::convert::Infallible;
 use tower::{Layer as _, ServiceExt};
 
@@ -28,7 +28,12 @@ fn names(trailers: Option<&HeaderMap>) -> String {
 
 /// Sends a request with forged trailers to a service that also forges them. Returns the trailers that the service got
 /// and those that the client gets.
-async fn sent(settings: Terms, key: Option<&str>, method: &str, kind: &'static str) -> (String, String) {
+async fn sent(
+    settings: RouteSettings,
+    key: Option<&str>,
+    method: &str,
+    kind: &'static str,
+) -> (String, String) {
     let (report, received) = tokio::sync::oneshot::channel();
     let report = std::sync::Arc::new(std::sync::Mutex::new(Some(report)));
     let inner = tower::service_fn(move |request: Request<Body>| {
@@ -59,25 +64,29 @@ async fn sent(settings: Terms, key: Option<&str>, method: &str, kind: &'static s
 
 #[tokio::test]
 async fn trailers_of_protected_requests_carry_no_control_headers() {
-    let (request, response) = sent(Terms::default(), Some(KEY), "POST", "text/plain").await;
+    let (request, response) = sent(RouteSettings::default(), Some(KEY), "POST", "text/plain").await;
     assert_eq!((request.as_str(), response.as_str()), ("x-own", "x-own"));
 }
 
 #[tokio::test]
 async fn trailers_of_a_live_response_carry_no_control_headers() {
-    let short = Terms { response_bytes_max: 3, ..Terms::default() };
+    let short = RouteSettings { response_bytes_max: 3, ..RouteSettings::default() };
     assert_eq!(sent(short, Some(KEY), "POST", "text/plain").await.1, "x-own", "over the limit");
-    assert_eq!(sent(Terms::default(), Some(KEY), "POST", "text/event-stream").await.1, "x-own", "endless");
-    assert_eq!(sent(Terms::default(), None, "POST", "text/plain").await.1, "x-own", "without a key");
+    assert_eq!(
+        sent(RouteSettings::default(), Some(KEY), "POST", "text/event-stream").await.1,
+        "x-own",
+        "endless"
+    );
+    assert_eq!(sent(RouteSettings::default(), None, "POST", "text/plain").await.1, "x-own", "without a key");
 }
 
 #[tokio::test]
 async fn unprotected_request_trailers_are_cleaned_and_response_trailers_kept() {
-    assert_eq!(sent(Terms::default(), None, "POST", "text/plain").await.0, "x-own");
+    assert_eq!(sent(RouteSettings::default(), None, "POST", "text/plain").await.0, "x-own");
     let own = "x-own operation-id (and in the head)";
-    let (request, response) = sent(Terms::default(), None, "GET", "text/plain").await;
+    let (request, response) = sent(RouteSettings::default(), None, "GET", "text/plain").await;
     assert_eq!((request.as_str(), response.as_str()), ("x-own", own));
-    let off = Terms { key: KeyRule::Off, ..Terms::default() };
+    let off = RouteSettings { key: KeyRule::Off, ..RouteSettings::default() };
     let (request, response) = sent(off, Some(KEY), "POST", "text/plain").await;
     assert_eq!((request.as_str(), response.as_str()), ("x-own", own));
 }

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use semel_http::{Code, EventKind, Layer, Terms, Unread};
+use semel_http::{Code, EventKind, Layer, RouteSettings, Unread};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 async fn layer() -> (Layer, Observed) {
-    Observed::over(Layer::new(engine().await, Terms::default()).expect("valid"))
+    Observed::over(Layer::new(engine().await, RouteSettings::default()).expect("valid"))
 }
 
 /// A problem without a statement about the key, because nothing is known about it.

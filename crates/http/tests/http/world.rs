@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use semel::core::store::Store;
 use semel::{Engine, memory};
-use semel_http::{EventKind, Layer, Terms};
+use semel_http::{EventKind, Layer, RouteSettings};
 use semel_sql::sqlite;
 pub(crate) use semel_test_support::{KEY, Reply};
 use semel_test_support::{ScratchDir, client};
@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// A server on a memory store.
-    pub(crate) async fn new<A, F>(settings: Terms, answer: A) -> Self
+    pub(crate) async fn new<A, F>(settings: RouteSettings, answer: A) -> Self
     where
         A: Fn(u32, Incoming) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,

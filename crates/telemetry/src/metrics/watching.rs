@@ -199,12 +199,12 @@ mod tests {
     use semel::core::id::{CallerHash, OperationId};
     use semel::core::record::StateName;
     use semel::core::time::Time;
-    use semel_http::{Routes, Terms};
+    use semel_http::{RouteSettings, Routes};
 
     fn metrics() -> Metrics {
-        let named = Terms { name: Some("charge".to_owned()), ..Terms::default() };
-        let routes = Routes::new(Terms::default())
-            .and_then(|routes| routes.with("/accounts/{id}/refunds", Terms::default()))
+        let named = RouteSettings { name: Some("charge".to_owned()), ..RouteSettings::default() };
+        let routes = Routes::new(RouteSettings::default())
+            .and_then(|routes| routes.with("/accounts/{id}/refunds", RouteSettings::default()))
             .and_then(|routes| routes.with("/charges", named))
             .expect("fit for use");
         let metrics = Metrics::new(

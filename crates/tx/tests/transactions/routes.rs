@@ -10,7 +10,7 @@ use axum::{Extension, Router};
 use http_body_util::BodyExt as _;
 use semel::core::policy::{Class, Policy};
 use semel::{Engine, Intent, RecordedOutcome};
-use semel_http::{Joinable, KeyRule, Layer, Terms};
+use semel_http::{Joinable, KeyRule, Layer, RouteSettings};
 use semel_tx::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,12 @@ pub(crate) struct App {
 
 /// The result of the handler's transaction, by the path.
 pub(crate) fn app(node: &impl Node, wait: Option<Duration>) -> App {
-    let terms = Terms { key: KeyRule::Required, policy: Policy::new(Class::Local), wait, ..Terms::default() };
+    let terms = RouteSettings {
+        key: KeyRule::Required,
+        policy: Policy::new(Class::Local),
+        wait,
+        ..RouteSettings::default()
+    };
     let layer = Layer::new(node.engine(), terms).expect("fit for use");
     let (calls, held) = (Arc::new(AtomicUsize::new(0)), Arc::new((Notify::new(), Notify::new())));
     let (counted, orders) = (Arc::clone(&calls), node.clone());

@@ -11,7 +11,7 @@ mod tests;
 use super::table::{Span, Table};
 use crate::ask::{Authorize, Probe, Questions, Rebuild};
 use semel::core::policy::Policy;
-use semel_http::{KeyRule, Retain, Terms};
+use semel_http::{KeyRule, Retain, RouteSettings};
 use semel_text::duration;
 use std::net::SocketAddr;
 use toml::de::DeValue;
@@ -104,7 +104,7 @@ fn read_question<T>(
 impl QuestionSettings {
     /// The questions about an operation's requests: its own, and for the rest those of `defaults`. Reports those that
     /// do not fit its terms.
-    pub(super) fn of_one(&self, defaults: &Self, table: &Table<'_, '_>, terms: &Terms) -> Questions {
+    pub(super) fn of_one(&self, defaults: &Self, table: &Table<'_, '_>, terms: &RouteSettings) -> Questions {
         self.check_use(table, terms);
         let probe = self.probe.over(&defaults.probe);
         if let Some(probe) = &probe
@@ -125,7 +125,7 @@ impl QuestionSettings {
     }
 
     /// The questions about requests of no operation.
-    pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &Terms) -> Questions {
+    pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &RouteSettings) -> Questions {
         let none = Self {
             probe: QuestionSetting::Nothing,
             authorize: QuestionSetting::Nothing,
@@ -170,7 +170,7 @@ impl QuestionSettings {
     }
 
     /// Reports an operation's own questions that can never be asked under its terms.
-    fn check_use(&self, table: &Table<'_, '_>, terms: &Terms) {
+    fn check_use(&self, table: &Table<'_, '_>, terms: &RouteSettings) {
         let ats =
             [("probe", self.probe.at()), ("authorize", self.authorize.at()), ("rebuild", self.rebuild.at())];
         for (name, at) in ats {

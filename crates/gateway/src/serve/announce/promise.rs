@@ -7,7 +7,7 @@ use semel::core::outcome::Status;
 use semel::core::policy::{AfterExpiry, Class};
 use semel::quota::{Rate, Rates};
 use semel::sealing::Seal;
-use semel_http::{KeyRule, KeySource, Mode, Retain, Terms};
+use semel_http::{KeyRule, KeySource, Mode, Retain, RouteSettings};
 use semel_text::masked;
 use semel_text::{duration, size};
 
@@ -25,20 +25,20 @@ fn limited(rates: &Rates) -> Option<String> {
     (!rate.is_empty()).then(|| format!("new keys: at most {}", rate.join(", ")))
 }
 
-fn methods(terms: &Terms) -> String {
+fn methods(terms: &RouteSettings) -> String {
     let methods: Vec<_> = terms.methods.iter().map(http::Method::as_str).collect();
     methods.join(" and ")
 }
 
 /// Whether a key is required, and where it comes from.
-fn key(terms: &Terms, rule: &str) -> String {
+fn key(terms: &RouteSettings, rule: &str) -> String {
     match &terms.key_source {
         KeySource::Header(name) if *name == semel_http::names::KEY => format!("Idempotency-Key {rule}"),
         source => format!("key {rule}, from {source}"),
     }
 }
 
-pub(super) fn protects(terms: &Terms) -> String {
+pub(super) fn protects(terms: &RouteSettings) -> String {
     let (methods, max) = (methods(terms), size::text(terms.request_bytes_max));
     let rule = match (terms.key, &terms.key_source) {
         (KeyRule::Off, _) => return "nothing: key off".to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn protects(terms: &Terms) -> String {
 /// In shadow mode, instead of a promise: no response is replayed and no request is refused, whatever the terms say.
 pub(super) const OBSERVED: &str = "observed only: requests are passed on as they came";
 
-fn shadow(terms: &Terms) -> &'static str {
+fn shadow(terms: &RouteSettings) -> &'static str {
     if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
 }
 
 /// What a key guarantees, and for how long its response is replayed.
-fn promise(terms: &Terms) -> String {
+fn promise(terms: &RouteSettings) -> String {
     let policy = &terms.policy;
     let promise = match policy.class {
         Class::Downstream => {
@@ -102,7 +102,7 @@ fn promise(terms: &Terms) -> String {
 }
 
 /// What the gateway asks the service about it.
-pub(super) fn describe_questions(questions: &Questions, terms: &Terms) -> Vec<String> {
+pub(super) fn describe_questions(questions: &Questions, terms: &RouteSettings) -> Vec<String> {
     let Questions { probe, authorize, rebuild } = questions;
     let mut lines = Vec::new();
     if let Some(probe) = probe {
@@ -133,7 +133,7 @@ pub(super) fn describe_questions(questions: &Questions, terms: &Terms) -> Vec<St
     lines
 }
 
-fn after(terms: &Terms) -> String {
+fn after(terms: &RouteSettings) -> String {
     match terms.policy.after_expiry {
         AfterExpiry::Refuse => {
             format!("then refused as expired for {}", duration::text(terms.policy.tombstone))
@@ -142,7 +142,7 @@ fn after(terms: &Terms) -> String {
     }
 }
 
-pub(super) fn guarantee(terms: &Terms) -> Vec<String> {
+pub(super) fn guarantee(terms: &RouteSettings) -> Vec<String> {
     let policy = &terms.policy;
     let (kept, after) = (duration::text(policy.ttl), after(terms));
     match policy.class {
@@ -160,7 +160,7 @@ pub(super) fn guarantee(terms: &Terms) -> Vec<String> {
     }
 }
 
-pub(super) fn assumption(terms: &Terms) -> String {
+pub(super) fn assumption(terms: &RouteSettings) -> String {
     if terms.policy.class == Class::Downstream {
         return "the upstream answers a repeated Operation-Id or key with the first response".to_owned();
     }

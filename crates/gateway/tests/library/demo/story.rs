@@ -2,7 +2,7 @@
 
 use super::world::{World, get};
 use semel_gateway::demo::story::{self, Balance, Totals};
-use semel_http::{KeyRule, Layer, Terms};
+use semel_http::{KeyRule, Layer, RouteSettings};
 use std::collections::BTreeMap;
 
 async fn play(world: &World) -> (Balance, String) {
@@ -63,7 +63,7 @@ async fn only_with_semel_every_intent_is_one_charge() {
 /// The numbers are not hard-coded: the same story without protection prints other ones.
 #[tokio::test]
 async fn a_gateway_that_protects_nothing_is_found_out() {
-    let unprotected = Terms { key: KeyRule::Off, ..Terms::default() };
+    let unprotected = RouteSettings { key: KeyRule::Off, ..RouteSettings::default() };
     let world = World::with(|engine| Layer::new(engine, unprotected).expect("valid settings")).await;
     let (balance, text) = play(&world).await;
     assert!(!balance.is_balanced());

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use semel::Engine;
 use semel_gateway::demo::payments::{self, Payments};
 use semel_gateway::demo::story::{Pace, Stage};
-use semel_http::{Body, Failure, Layer, Terms};
+use semel_http::{Body, Failure, Layer, RouteSettings};
 use semel_sql::sqlite;
 use semel_test_support::{Reply, ScratchDir, client};
 use std::net::SocketAddr;
@@ -34,8 +34,10 @@ pub(crate) struct World {
 impl World {
     /// With the layer in front of the payment service.
     pub(crate) async fn new() -> Self {
-        Self::with(|engine| Layer::new(engine, Terms::default()).expect("valid settings").publishing(""))
-            .await
+        Self::with(|engine| {
+            Layer::new(engine, RouteSettings::default()).expect("valid settings").publishing("")
+        })
+        .await
     }
 
     pub(crate) async fn with(layer: impl FnOnce(Engine) -> Layer) -> Self {

@@ -6,7 +6,7 @@ use http::{HeaderName, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use semel::{Engine, memory};
 use semel_gateway::caller_rules::CallerRules;
-use semel_http::{Layer, Terms};
+use semel_http::{Layer, RouteSettings};
 use semel_identity::{Identity, Peer, Source, Tenant};
 use serde_json::json;
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ impl Shop {
     async fn new(identity: Identity) -> Self {
         let live = live(identity).await;
         let engine = Engine::builder(Arc::new(memory::Store::new())).build().await.expect("an engine");
-        let layer = live.under(Layer::new(engine, Terms::default()).expect("valid settings"));
+        let layer = live.under(Layer::new(engine, RouteSettings::default()).expect("valid settings"));
         Self { live, layer, calls: Arc::default() }
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use semel::{Attempt, Engine, memory};
-use semel_http::{Failure, Layer, Terms};
+use semel_http::{Failure, Layer, RouteSettings};
 use semel_net::target::Target;
 use semel_proxy::upstream::{Body, Options, Upstream};
 pub(crate) use semel_test_support::{KEY, Reply};
@@ -152,7 +152,7 @@ pub(crate) async fn ask(upstream: &Upstream, request: Request<semel_http::Body>)
 
 pub(crate) async fn layer() -> Layer {
     let engine = Engine::builder(Arc::new(memory::Store::new())).build().await.expect("an engine");
-    Layer::new(engine, Terms::default()).expect("terms")
+    Layer::new(engine, RouteSettings::default()).expect("terms")
 }
 
 /// The response through Semel's layer in front of `upstream`.

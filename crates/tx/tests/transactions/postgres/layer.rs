@@ -9,7 +9,7 @@ use axum::{Extension, Router};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::{Engine, Intent, RecordedOutcome};
-use semel_http::{Joinable, Layer, Terms};
+use semel_http::{Joinable, Layer, RouteSettings};
 use semel_tx::postgres::{Database, Joined, join, transact};
 use semel_tx::{Error, LocalEnding};
 use std::sync::Arc;
@@ -69,7 +69,11 @@ impl Node for Server {
 
 /// A handler that joins manually, and keeps its transaction open until it is released.
 fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
-    let terms = Terms { policy: Policy::new(Class::Local), wait: Some(Duration::ZERO), ..Terms::default() };
+    let terms = RouteSettings {
+        policy: Policy::new(Class::Local),
+        wait: Some(Duration::ZERO),
+        ..RouteSettings::default()
+    };
     let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
     let server = server.clone();
     let handler = move |Extension(command): Extension<Joinable>| async move {
@@ -126,7 +130,7 @@ enum Loses {
 }
 
 fn giving_up(server: &Server, loses: Loses, held: Arc<(Notify, Notify)>) -> Router {
-    let terms = Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+    let terms = RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
     let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
     let server = server.clone();
     let handler = move |Extension(command): Extension<Joinable>| async move {

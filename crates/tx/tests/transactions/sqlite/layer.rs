@@ -10,7 +10,7 @@ use axum::{Extension, Router};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::{Engine, Intent, RecordedOutcome};
-use semel_http::{Joinable, Layer, Terms};
+use semel_http::{Joinable, Layer, RouteSettings};
 use semel_tx::sqlite::own::{Begun, begin};
 use semel_tx::{Error, LocalEnding};
 
@@ -58,7 +58,7 @@ async fn a_handler_may_join_by_hand_until_it_returns() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let (late, mut came_late) = tokio::sync::mpsc::unbounded_channel();
-    let terms = Terms { policy: Policy::new(Class::Local), ..Terms::default() };
+    let terms = RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
     let engine = node.engine.clone();
     let handler = move |Extension(command): Extension<Joinable>| async move {
         let mut connection = pool.acquire().await.expect("a connection");

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
-use semel_http::{Steer, response_of};
+use semel_http::{OutcomeHint, response_of};
 use semel_tx::Error;
 
 /// The same routes as under the layer. The handlers find the key themselves.
@@ -77,7 +77,7 @@ async fn a_transaction_that_could_not_be_committed_in_time_says_that_it_was_roll
         assert_eq!(response.status().as_u16(), 503, "{name}");
         assert_eq!(response.headers()["retry-after"], "1", "{name}");
         // A handler of class `external` may have had an effect before: a 503 with Retry-After would release its key.
-        assert_eq!(response.extensions().get(), Some(&Steer::Unknown), "{name}");
+        assert_eq!(response.extensions().get(), Some(&OutcomeHint::Unknown), "{name}");
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
         let document: serde_json::Value = serde_json::from_slice(&body).expect("a document");
         assert_eq!(document["code"], "LOCAL_COMMAND_NOT_RECORDED", "{name}: {document}");
