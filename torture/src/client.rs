@@ -11,7 +11,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::policy::Class;
 use semel::core::record::StateName;
 use semel::core::time::Time;
-use semel::{Answer, Attempt, Ended, Engine, Error, RequestOutcome};
+use semel::{Attempt, Engine, Error, ExecuteResponse, RequestOutcome, WorkResult};
 use std::sync::Arc;
 
 /// A client on one engine.
@@ -72,10 +72,11 @@ impl Client {
         let work = move |_| async move {
             let line = Line::new(Kind::Wrong, &client.run, &own_key);
             drop(client.answers.note(&Line { detail: "ran-another-payload".to_owned(), ..line }));
-            Ended::from(Ending::NotApplied(None))
+            WorkResult::from(Ending::NotApplied(None))
         };
         let answer = self.engine.execute(intent, work).await;
-        let refused = matches!(&answer, Ok(Answer { outcome: RequestOutcome::Mismatch, .. }) | Err(_));
+        let refused =
+            matches!(&answer, Ok(ExecuteResponse { outcome: RequestOutcome::Mismatch, .. }) | Err(_));
         if !refused {
             let line = Line::new(Kind::Wrong, &self.run, key);
             self.answers.note(&Line { detail: "answered-another-payload".to_owned(), ..line })?;
@@ -83,7 +84,7 @@ impl Client {
         Ok(())
     }
 
-    async fn work(&self, plan: &Plan, key: &str, attempt: Attempt) -> Ended<Origin> {
+    async fn work(&self, plan: &Plan, key: &str, attempt: Attempt) -> WorkResult<Origin> {
         let origin = Origin { attempt: attempt.number(), fence: attempt.fence() };
         let ending = match self.effect(plan, key, &attempt, origin).await {
             Ok(ending) => ending,
@@ -93,7 +94,7 @@ impl Client {
                 Ending::InDoubt
             }
         };
-        Ended::new(ending, origin)
+        WorkResult::new(ending, origin)
     }
 
     async fn effect(
@@ -138,9 +139,11 @@ impl Client {
         Ok(Ending::Succeeded(Outcome::value(body)))
     }
 
-    fn line(&self, key: &str, answer: Result<Answer<Origin>, Error>) -> Line {
+    fn line(&self, key: &str, answer: Result<ExecuteResponse<Origin>, Error>) -> Line {
         let line = |kind, detail: &str| Line { detail: detail.to_owned(), ..Line::new(kind, &self.run, key) };
-        let Ok(Answer { operation_id, outcome: answered }) = answer else { return line(Kind::Nothing, "-") };
+        let Ok(ExecuteResponse { operation_id, outcome: answered }) = answer else {
+            return line(Kind::Nothing, "-");
+        };
         let answered = match answered {
             RequestOutcome::Ran(ran) => {
                 let Origin { attempt, fence } = ran.local;

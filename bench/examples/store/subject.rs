@@ -1,6 +1,6 @@
 //! The subjects: different ways to claim and finish the same command.
 
-use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
+use semel::{Engine, Intent, RequestOutcome, Settings, WorkResult, payload};
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{self, claim, finish, id};
 use semel_core::classify::Ending;
@@ -84,6 +84,6 @@ async fn execute(engine: &Engine, policy: &Arc<Policy>, number: u64) -> RequestO
     let scope = Scope::new(Identity::api_key(caller), Operation::route("POST", "/v1/payments"));
     let key = Key::from_source(&format!("order-{number:016}")).expect("a proper key");
     let intent = Intent::new(scope, key, policy.clone(), payload::Raw::from("amount=5"));
-    let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
+    let work = |_| async { WorkResult::from(Ending::Succeeded(lifecycle::outcome())) };
     engine.execute(intent, work).await.expect("the store is well").outcome
 }

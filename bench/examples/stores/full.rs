@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use crate::{bare_redis, open};
-use semel::{Ended, Engine, Event, Intent, Observer, Settings, payload};
+use semel::{Engine, Event, Intent, Observer, Settings, WorkResult, payload};
 use semel_bench::lifecycle;
 use semel_core::classify::Ending;
 use semel_core::key::Key;
@@ -95,7 +95,7 @@ async fn command(engine: &Engine, policy: &Arc<Policy>, number: u64) {
     let scope = Scope::new(Identity::api_key(caller), Operation::route("POST", "/v1/payments"));
     let key = Key::from_source(&format!("order-{number:020}")).expect("a proper key");
     let intent = Intent::new(scope, key, Arc::clone(policy), payload::Raw::from("amount=5"));
-    let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
+    let work = |_| async { WorkResult::from(Ending::Succeeded(lifecycle::outcome())) };
     // On a busy machine a lease may end before its command is stored. The client goes on with the next one.
     drop(engine.execute(intent, work).await);
 }

@@ -5,7 +5,7 @@ use crate::by_hand::Pgbench;
 use crate::client;
 use crate::report::Run;
 use crate::server::Server;
-use semel::{Ended, Engine, Intent, RequestOutcome, Settings, payload};
+use semel::{Engine, Intent, RequestOutcome, Settings, WorkResult, payload};
 use semel_bench::barelog::BareLog;
 use semel_bench::lifecycle::{self, claim, finish, id};
 use semel_bench::meter;
@@ -117,7 +117,7 @@ impl Subject {
                 let scope = Scope::new(Identity::api_key(caller), Operation::route("POST", "/v1/payments"));
                 let key = Key::from_source(&format!("order-{number:020}")).expect("a proper key");
                 let intent = Intent::new(scope, key, policy.clone(), payload::Raw::from("amount=5"));
-                let work = |_| async { Ended::from(Ending::Succeeded(lifecycle::outcome())) };
+                let work = |_| async { WorkResult::from(Ending::Succeeded(lifecycle::outcome())) };
                 let outcome = engine.execute(intent, work).await.expect("the store is well").outcome;
                 assert!(matches!(&outcome, RequestOutcome::Ran(ran) if ran.stored.is_some()), "{outcome:?}");
             }

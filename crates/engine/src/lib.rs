@@ -90,9 +90,9 @@ mod settings;
 pub mod time;
 
 pub use builder::{BuildError, Builder};
-pub use call::answer::{Answer, Error, GivenUp, Ran, Replayed, RequestOutcome, Stored};
+pub use call::answer::{Error, ExecuteResponse, GivenUp, Ran, Replayed, RequestOutcome, Stored};
 pub use call::attempt::{Attempt, LeaseError};
-pub use call::conduct::Ended;
+pub use call::conduct::WorkResult;
 pub use call::engine::{Engine, ShutdownReport};
 pub use call::finishing::{Finishing, NotFinished};
 pub use call::found_record::FoundRecord;

@@ -6,7 +6,7 @@ use semel::local::{
     Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalWrites, Unanswered, Unwritable, Waiting,
     without_body,
 };
-use semel::{Answer, Engine, Finishing, Intent, NotFinished, RecordedOutcome};
+use semel::{Engine, ExecuteResponse, Finishing, Intent, NotFinished, RecordedOutcome};
 use semel_core::id::CommandId;
 use semel_core::machine::Write;
 use semel_core::store::{self, Kind, Reading};
@@ -21,9 +21,9 @@ pub(crate) async fn conduct_in_engine<F>(
     engine: &Engine,
     intent: Intent,
     conduct: impl FnOnce(LocalCommand) -> F + Send + 'static,
-) -> Result<Answer, Error>
+) -> Result<ExecuteResponse, Error>
 where
-    F: Future<Output = Result<Answer, Error>> + Send + 'static,
+    F: Future<Output = Result<ExecuteResponse, Error>> + Send + 'static,
 {
     let command = match engine.enter_local(intent, Waiting::Allowed).await? {
         Entered::Answered(answer) => return Ok(answer),
@@ -136,7 +136,7 @@ impl Written {
         Pending { written: self, unanswered, unconfirmed_timeline }
     }
 
-    pub(crate) fn committed(self) -> Answer {
+    pub(crate) fn committed(self) -> ExecuteResponse {
         self.command.committed(self.attempt, self.writes)
     }
 
@@ -183,7 +183,7 @@ impl Pending {
 }
 
 /// The outcome in the answer to a commit.
-pub(crate) fn recorded(committed: Answer) -> RecordedOutcome {
+pub(crate) fn recorded(committed: ExecuteResponse) -> RecordedOutcome {
     committed.into_recorded().expect("its outcome was committed")
 }
 

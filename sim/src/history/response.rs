@@ -3,7 +3,7 @@
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::store::Kind;
-use semel::{Answer, Error, Ran, Replayed, RequestOutcome, Stored};
+use semel::{Error, ExecuteResponse, Ran, Replayed, RequestOutcome, Stored};
 use std::fmt;
 
 #[derive(Debug, Clone)]
@@ -25,10 +25,10 @@ pub(crate) enum Response {
     Refused(String),
 }
 
-impl From<Result<Answer, Error>> for Response {
-    fn from(result: Result<Answer, Error>) -> Self {
+impl From<Result<ExecuteResponse, Error>> for Response {
+    fn from(result: Result<ExecuteResponse, Error>) -> Self {
         match result {
-            Ok(Answer { outcome, .. }) => outcome.into(),
+            Ok(ExecuteResponse { outcome, .. }) => outcome.into(),
             Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
             Err(Error::Store(error) | Error::LostSight(error)) => Self::Store(error.kind()),
             // The store did not answer for so long that the current secret is not known.

@@ -14,7 +14,7 @@ use semel::core::store::Written;
 use semel::local::{
     Entered, Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Waiting,
 };
-use semel::{Answer, Engine, Intent};
+use semel::{Engine, ExecuteResponse, Intent};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
                 match attempt_once(&world, &command, &job, node, attempt).await {
                     Tried::Committed(attempt, writes) => {
                         world.count(Exercised::Local);
-                        let Answer { outcome, .. } = command.committed(attempt, *writes);
+                        let ExecuteResponse { outcome, .. } = command.committed(attempt, *writes);
                         return outcome.into();
                     }
                     Tried::Response(response) => return response,

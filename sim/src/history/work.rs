@@ -11,7 +11,7 @@ use super::world::World;
 use semel::core::classify::Ending;
 use semel::core::policy::Policy;
 use semel::time::ClockStatus;
-use semel::{Attempt, Claimed, Ended, Engine, Intent, Lease, LeaseError};
+use semel::{Attempt, Claimed, Engine, Intent, Lease, LeaseError, WorkResult};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ impl Job {
 }
 
 /// Work that runs in the engine.
-pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> Ended {
+pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> WorkResult {
     if job.manner.is_bad() {
         world.audit().touch(Some(job.key));
     }

@@ -16,7 +16,7 @@ use semel::core::fingerprint::{self, ErrorKind, Fingerprint};
 use semel::core::key::Key;
 use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
-use semel::{Answer, Claimed, Error, Intent, RequestOutcome, payload};
+use semel::{Claimed, Error, ExecuteResponse, Intent, RequestOutcome, payload};
 use semel_http::Code;
 use semel_text::hex;
 use semel_text::printable::is_all_printable;
@@ -237,8 +237,8 @@ fn claim_response(lease: &semel::Lease) -> ClaimResponse {
 }
 
 /// The response to a worker that has nothing to run. `is_asked_about`: whether a reconciler resolves doubts.
-fn respond(answer: Answer, is_asked_about: bool) -> Result<Response, Problem> {
-    let Answer { operation_id: id, outcome: respond } = answer;
+fn respond(answer: ExecuteResponse, is_asked_about: bool) -> Result<Response, Problem> {
+    let ExecuteResponse { operation_id: id, outcome: respond } = answer;
     let problem = match respond {
         RequestOutcome::Replayed(replayed) => {
             let document = ReplayedClaim {

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// makes everything but a success an error.
 #[must_use = "it may be a mismatch, a running duplicate or an unknown outcome"]
 #[derive(Debug, Clone)]
-pub struct Answer<L = ()> {
+pub struct ExecuteResponse<L = ()> {
     /// The public name of the command.
     pub operation_id: OperationId,
     /// The outcome for the caller.

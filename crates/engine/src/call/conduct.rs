@@ -3,7 +3,7 @@
 //! It ends with the work, the lease, the deadline or a shutdown, whichever comes first. Nothing here is cancelled if
 //! the caller goes away.
 
-use crate::call::answer::{Answer, Error, GivenUp, Ran, RequestOutcome};
+use crate::call::answer::{Error, ExecuteResponse, GivenUp, Ran, RequestOutcome};
 use crate::call::attempt::Attempt;
 use crate::call::reply::{self, Subject};
 use crate::node::Node;
@@ -33,7 +33,7 @@ use tracing::Instrument as _;
 
 /// The result of the work: how the attempt ended, and a value for the call that ran it.
 #[derive(Debug)]
-pub struct Ended<L = ()> {
+pub struct WorkResult<L = ()> {
     /// How the attempt ended.
     pub ending: Ending,
     /// Returned only to the call that ran the work.
@@ -53,7 +53,7 @@ impl fmt::Debug for KeptAlive {
     }
 }
 
-impl<L> Ended<L> {
+impl<L> WorkResult<L> {
     /// Without a reason.
     pub const fn new(ending: Ending, local: L) -> Self {
         Self { ending, local, why: Cow::Borrowed(""), held: KeptAlive(None) }
@@ -73,26 +73,27 @@ impl<L> Ended<L> {
     }
 }
 
-impl From<Ending> for Ended {
+impl From<Ending> for WorkResult {
     fn from(ending: Ending) -> Self {
         Self::new(ending, ())
     }
 }
 
 /// Work that has not begun.
-pub(crate) type Work<L> = Box<dyn FnOnce(Attempt) -> Pin<Box<dyn Future<Output = Ended<L>> + Send>> + Send>;
+pub(crate) type Work<L> =
+    Box<dyn FnOnce(Attempt) -> Pin<Box<dyn Future<Output = WorkResult<L>> + Send>> + Send>;
 
 /// How long work that can send nothing more may still read an answer after its deadline. A suspended process has to
 /// read what arrived meanwhile.
 const LATE_ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// The channel to the caller, who may have gone away.
-pub(crate) type Reply<L> = oneshot::Sender<Result<Answer<L>, Error>>;
+pub(crate) type Reply<L> = oneshot::Sender<Result<ExecuteResponse<L>, Error>>;
 
 /// What ended the attempt.
 #[expect(clippy::large_enum_variant, reason = "nearly all of them end, and one is held at a time")]
 enum FirstEvent<L> {
-    Ended(Ended<L>),
+    Ended(WorkResult<L>),
     Panicked,
     Overran,
     Closing,
@@ -189,8 +190,13 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
 }
 
 /// Stores the ending. Answers the caller as soon as it is stored or the wait is over, and keeps trying.
-async fn settle<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Reply<L>, ended: Ended<L>) {
-    let Ended { mut ending, local, why, held: _held } = ended;
+async fn settle<L>(
+    ownership: &Ownership,
+    running_entry: RunningEntry,
+    reply: Reply<L>,
+    ended: WorkResult<L>,
+) {
+    let WorkResult { mut ending, local, why, held: _held } = ended;
     if let Some((stored, _)) = ownership.stored_elsewhere() {
         ending = stored;
     }
@@ -308,5 +314,5 @@ pub(crate) fn unknown<L>(ownership: &Ownership) -> RequestOutcome<L> {
 
 /// Answers the caller, who may have gone away.
 fn answer<L>(reply: Reply<L>, record: &Record, request_outcome: RequestOutcome<L>) {
-    drop(reply.send(Ok(Answer { operation_id: record.operation_id(), outcome: request_outcome })));
+    drop(reply.send(Ok(ExecuteResponse { operation_id: record.operation_id(), outcome: request_outcome })));
 }

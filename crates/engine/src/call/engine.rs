@@ -4,10 +4,10 @@
 //! state means.
 
 use crate::background::sweep;
-use crate::call::answer::{Answer, Error, GivenUp, RequestOutcome};
+use crate::call::answer::{Error, ExecuteResponse, GivenUp, RequestOutcome};
 use crate::call::attempt::Attempt;
 use crate::call::claim::{self, Claim, FoundEntry};
-use crate::call::conduct::{self, Ended, Work};
+use crate::call::conduct::{self, Work, WorkResult};
 use crate::call::intent::Intent;
 use crate::call::recognise::RecognisedIntent;
 use crate::call::reply::{self, Subject};
@@ -71,13 +71,13 @@ impl Engine {
     /// The first call runs `work` in a task of the engine: if the caller goes away, nothing is cancelled. The outcome
     /// is durable before this returns (unless [`Ran::stored`](crate::Ran::stored) is `None`: it could not be stored
     /// in time). Every other call gets the same outcome, or the reason why there is none.
-    /// [`Answer::into_outcome`] makes everything but a success an error.
+    /// [`ExecuteResponse::into_outcome`] makes everything but a success an error.
     ///
     /// [`run`](Self::run) is the same for work that returns a value.
-    pub async fn execute<W, F, L>(&self, intent: Intent, work: W) -> Result<Answer<L>, Error>
+    pub async fn execute<W, F, L>(&self, intent: Intent, work: W) -> Result<ExecuteResponse<L>, Error>
     where
         W: FnOnce(Attempt) -> F + Send + 'static,
-        F: Future<Output = Ended<L>> + Send + 'static,
+        F: Future<Output = WorkResult<L>> + Send + 'static,
         L: Send + 'static,
     {
         let node = &self.node;
@@ -231,7 +231,7 @@ impl Engine {
 
     /// An outcome from the cache, which cannot have changed: it has not expired. A node that does not trust its clock
     /// cannot know that, since its time may be behind that of the nodes which use the key again.
-    pub(crate) fn known_outcome<L>(&self, recognised: &RecognisedIntent) -> Option<Answer<L>> {
+    pub(crate) fn known_outcome<L>(&self, recognised: &RecognisedIntent) -> Option<ExecuteResponse<L>> {
         let node = &self.node;
         let now = node.clock.now_at_the_latest();
         if !now.can_claim() {
@@ -274,7 +274,7 @@ impl Engine {
             // No answer: it runs elsewhere, or the task was dropped halfway and the outcome is unknown.
             Err(_) => Ok(match in_progress.await {
                 Ok((found, running_entry)) => RunResult::InProgress(found, running_entry),
-                Err(_) => RunResult::Answered(Answer {
+                Err(_) => RunResult::Answered(ExecuteResponse {
                     operation_id,
                     outcome: RequestOutcome::Unknown { repeatable: false },
                 }),
@@ -342,7 +342,7 @@ pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Readin
 }
 
 enum RunResult<L> {
-    Answered(Answer<L>),
+    Answered(ExecuteResponse<L>),
     InProgress(FoundEntry, RunningEntry),
 }
 

@@ -3,7 +3,7 @@
 //! Workers claim, start, renew, finish and give back, one call each. A silent worker's claim stays until its lease
 //! expires, and is then judged like any other.
 
-use crate::call::answer::{Answer, Error, GivenUp, RequestOutcome, Stored};
+use crate::call::answer::{Error, ExecuteResponse, GivenUp, RequestOutcome, Stored};
 use crate::call::attempt::LeaseError;
 use crate::call::claim::{self, Claim, FoundEntry};
 use crate::call::conduct::{overtaken, report_fenced, unknown};
@@ -41,7 +41,7 @@ pub enum Claimed {
     /// You own the attempt.
     Leased(Lease),
     /// There is nothing to run; this is the answer.
-    Answered(Answer),
+    Answered(ExecuteResponse),
 }
 
 impl Engine {
@@ -65,7 +65,7 @@ impl Engine {
     /// Waits for a running attempt of the same command, at most for the [wait](Intent::waiting) of `intent`, and
     /// returns the answer for a duplicate. Use it after [`claim`](Self::claim) answered "in progress". Never begins
     /// an attempt.
-    pub async fn attend(&self, intent: &Intent) -> Result<Answer, Error> {
+    pub async fn attend(&self, intent: &Intent) -> Result<ExecuteResponse, Error> {
         let node = &self.node;
         let asked = node.clock.uptime();
         let waiter = Waiter { asked, until: asked + intent.wait.unwrap_or(node.settings.wait) };

@@ -1,6 +1,6 @@
 //! From an answer to its outcome, or to the reason why the caller gets none.
 
-use crate::call::answer::{Answer, RequestOutcome, Stored};
+use crate::call::answer::{ExecuteResponse, RequestOutcome, Stored};
 use semel_core::classify::Ending;
 use semel_core::id::OperationId;
 use semel_core::outcome::{Outcome, Status};
@@ -76,13 +76,13 @@ pub enum RefusalReason {
     },
 }
 
-impl<L> Answer<L> {
+impl<L> ExecuteResponse<L> {
     /// The outcome of a command that took effect, in this call or in an earlier one; otherwise why there is none.
     ///
     /// ```
-    /// # use semel::{Engine, Intent, Attempt, Ended, RecordedOutcome};
+    /// # use semel::{Engine, Intent, Attempt, WorkResult, RecordedOutcome};
     /// # async fn example<F>(engine: Engine, intent: Intent, charge: fn(Attempt) -> F) -> Result<(), Box<dyn std::error::Error>>
-    /// # where F: Future<Output = Ended<()>> + Send + 'static {
+    /// # where F: Future<Output = WorkResult<()>> + Send + 'static {
     /// // A mismatch, a running duplicate and an unknown outcome are errors here.
     /// let charged: RecordedOutcome = engine.execute(intent, charge).await?.into_outcome()?;
     /// # drop(charged);
@@ -209,15 +209,15 @@ mod tests {
     use super::*;
     use crate::call::answer::{Ran, Replayed};
 
-    fn answer(outcome: RequestOutcome) -> Answer {
-        Answer { operation_id: OperationId::from_bytes([7; 16]), outcome }
+    fn answer(outcome: RequestOutcome) -> ExecuteResponse {
+        ExecuteResponse { operation_id: OperationId::from_bytes([7; 16]), outcome }
     }
 
     fn stored(state: StateName) -> Stored {
         Stored { state, expires_at: None }
     }
 
-    fn ran(ending: Ending, state: Option<StateName>) -> Answer {
+    fn ran(ending: Ending, state: Option<StateName>) -> ExecuteResponse {
         let stored = state.map(stored);
         answer(RequestOutcome::Ran(Ran { ending, stored, attempt: 1, repeatable: false, local: () }))
     }

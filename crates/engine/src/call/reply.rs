@@ -1,6 +1,6 @@
 //! From the machine's reply to the answer for the caller.
 
-use crate::call::answer::{Answer, Replayed, RequestOutcome, Stored};
+use crate::call::answer::{ExecuteResponse, Replayed, RequestOutcome, Stored};
 use crate::node::Node;
 use crate::node::clock::NodeClock;
 use crate::observe::{Event, Refused};
@@ -25,8 +25,16 @@ impl<'a> Subject<'a> {
 }
 
 /// The answer for `reply`, which was judged from `found`.
-pub(crate) fn answer<L>(node: &Node, subject: &Subject<'_>, found: Found<'_>, reply: Reply<'_>) -> Answer<L> {
-    Answer { operation_id: subject.operation_id, outcome: request_outcome(node, subject, found, reply) }
+pub(crate) fn answer<L>(
+    node: &Node,
+    subject: &Subject<'_>,
+    found: Found<'_>,
+    reply: Reply<'_>,
+) -> ExecuteResponse<L> {
+    ExecuteResponse {
+        operation_id: subject.operation_id,
+        outcome: request_outcome(node, subject, found, reply),
+    }
 }
 
 /// The outcome for the caller of `reply`, which was judged from `found`.

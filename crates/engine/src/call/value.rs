@@ -3,9 +3,9 @@
 //! [`Engine::run`], and the conversion between values and outcomes. `0`, `""`, `[]`, `false` and `None` are outcomes
 //! like any other.
 
-use crate::call::answer::{Answer, Error, RequestOutcome};
+use crate::call::answer::{Error, ExecuteResponse, RequestOutcome};
 use crate::call::attempt::{Attempt, LeaseError};
-use crate::call::conduct::Ended;
+use crate::call::conduct::WorkResult;
 use crate::call::engine::Engine;
 use crate::call::intent::Intent;
 use semel_core::classify::Ending;
@@ -173,7 +173,7 @@ impl Engine {
     {
         let work = |attempt| async move { ended(work(attempt).await) };
         let answer = self.execute(intent, work).await;
-        let Answer { operation_id, outcome: request_outcome } =
+        let ExecuteResponse { operation_id, outcome: request_outcome } =
             answer.map_err(|error| RunError { operation_id: None, reason: RunErrorReason::NotRun(error) })?;
         let (value, replayed, stored) =
             value(request_outcome).map_err(|reason| RunError { operation_id: Some(operation_id), reason })?;
@@ -209,7 +209,7 @@ fn value<T: DeserializeOwned>(
 }
 
 /// The ending for a result of the work.
-fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
+fn ended<T: Serialize>(result: Result<T, Failed>) -> WorkResult<Result<T, Failed>> {
     let text = |why: &String| Outcome::value(why.clone());
     let ending = match &result {
         Ok(value) => match serde_json::to_vec(value) {
@@ -221,7 +221,7 @@ fn ended<T: Serialize>(result: Result<T, Failed>) -> Ended<Result<T, Failed>> {
         Err(Failed::Refused(why)) => Ending::FailedReplayable(text(why)),
         Err(Failed::InDoubt(_)) => Ending::InDoubt,
     };
-    Ended::new(ending, result)
+    WorkResult::new(ending, result)
 }
 
 /// The value of a stored outcome, or the failure.

@@ -2,7 +2,7 @@
 //!
 //! A waiter polls and is notified. It never starts an attempt: if one is needed, the command is still in progress.
 
-use crate::call::answer::Answer;
+use crate::call::answer::ExecuteResponse;
 use crate::call::claim::FoundEntry;
 use crate::call::reply::{self, Subject};
 use crate::node::Node;
@@ -28,7 +28,7 @@ pub(crate) struct Waiter {
 /// The result of waiting for a duplicate in this process.
 pub(crate) enum Waited<L> {
     /// The answer for the caller.
-    Answered(Answer<L>),
+    Answered(ExecuteResponse<L>),
     /// The duplicate ended without a result for this caller: ask the store.
     AskTheStore,
     /// The store has not answered the duplicate's claim in time.
@@ -109,7 +109,7 @@ pub(crate) async fn for_remote<L>(
     FoundEntry { id, mut reading }: FoundEntry,
     running_entry: Option<&RunningEntry>,
     Waiter { asked: mut since, until }: Waiter,
-) -> Result<Answer<L>, store::Error> {
+) -> Result<ExecuteResponse<L>, store::Error> {
     let mut backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
     let mut changed = node.store.raw.changed(id);
     if changed.is_some()
@@ -170,6 +170,6 @@ fn answer<L>(
     id: CommandId,
     record: &Record,
     reply: Reply<'_>,
-) -> Answer<L> {
+) -> ExecuteResponse<L> {
     reply::answer(node, &Subject::under(id, command), Found::Record(record), reply)
 }

@@ -17,8 +17,8 @@ use semel::core::store::{Change, Count, Cursor, Filter, Item, Page, Reading, Set
 use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
 use semel::{
-    Answer, CallerOperation, Ended, Finding, FoundRecord, Intent, Ran, Replayed, RequestOutcome, Stored,
-    archive, payload,
+    CallerOperation, ExecuteResponse, Finding, FoundRecord, Intent, Ran, Replayed, RequestOutcome, Stored,
+    WorkResult, archive, payload,
 };
 use semel_testkit::assert_hidden;
 use std::fmt::Debug;
@@ -135,7 +135,7 @@ fn decisions_endings_and_verdicts_show_no_stored_answer() {
         Ending::of(Class::External, &Response::new(Status::Http(201)), &Rules::default(), outcome()),
     ] {
         hides("Ending", &ending);
-        hides("Ended", &Ended::from(ending));
+        hides("WorkResult", &WorkResult::from(ending));
     }
     for verdict in [Verdict::Applied(Some(outcome())), Verdict::Failed(outcome())] {
         hides("Verdict", &verdict);
@@ -156,7 +156,10 @@ fn engine_responses_show_no_stored_answer() {
     let replayed = || Replayed { outcome: outcome(), stored };
     hides("Replayed", &replayed());
     let operation_id = record.operation_id();
-    hides("Answer", &Answer::<()> { operation_id, outcome: RequestOutcome::Replayed(replayed()) });
+    hides(
+        "ExecuteResponse",
+        &ExecuteResponse::<()> { operation_id, outcome: RequestOutcome::Replayed(replayed()) },
+    );
     let ending = Ending::Succeeded(outcome());
     hides(
         "RequestOutcome",

@@ -8,7 +8,7 @@ use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
 use semel::core::store::{Change, Clock as _, Store as _, Written};
 use semel::local::{Entered, LocalEnding, LocalJudgement, Waiting};
-use semel::{Claimed, Ended, Error, Intent, RequestOutcome, RunError, RunErrorReason};
+use semel::{Claimed, Error, Intent, RequestOutcome, RunError, RunErrorReason, WorkResult};
 
 fn local(key: &str) -> Intent {
     intent_under(Policy::new(Class::Local), key, "5")
@@ -119,7 +119,7 @@ async fn work_without_effect_is_run_again_after_a_crash() {
 async fn an_ending_in_doubt_without_effect_leaves_nothing_unknown() {
     let world = World::new();
     let engine = world.engine().await;
-    let doubt = |_| async { Ended::from(Ending::InDoubt) };
+    let doubt = |_| async { WorkResult::from(Ending::InDoubt) };
     drop(engine.execute(intent("k", "5").without_effect(), doubt).await.expect("run"));
     assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }

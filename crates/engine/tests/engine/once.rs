@@ -3,7 +3,7 @@
 use super::world::{engine, intent};
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
-use semel::{Ended, Failed, RequestOutcome, RunError, RunErrorReason};
+use semel::{Failed, RequestOutcome, RunError, RunErrorReason, WorkResult};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,7 +62,7 @@ async fn raw_outcomes_come_back_byte_for_byte() {
         [("Location", b"/charges/7".as_slice()), ("link", b"a"), ("link", b"b"), ("x", b"\xff\x00")];
     let outcome = Outcome::http(201, headers, vec![0, 159, 146, 150, 255]);
     let stored = outcome.clone();
-    let work = move |_| async move { Ended::from(Ending::Succeeded(stored)) };
+    let work = move |_| async move { WorkResult::from(Ending::Succeeded(stored)) };
     assert!(matches!(
         engine.execute(intent("raw", "5"), work).await.expect("ran").outcome,
         RequestOutcome::Ran(_)

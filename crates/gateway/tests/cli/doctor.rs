@@ -177,7 +177,7 @@ fn records_from_the_future_say_that_the_clock_is_wrong() {
         &scratch,
         ahead,
         async |engine, intent| {
-            let work = |_| async { semel::Ended::from(semel::core::classify::Ending::InDoubt) };
+            let work = |_| async { semel::WorkResult::from(semel::core::classify::Ending::InDoubt) };
             drop(engine.execute(intent, work).await.expect("run"));
         },
     ));

@@ -15,7 +15,7 @@ use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::scope::Operation;
-use semel::{Ended, Ran, RefusalReason, Replayed, RequestOutcome, Stored};
+use semel::{Ran, RefusalReason, Replayed, RequestOutcome, Stored, WorkResult};
 
 /// Builds the responses to one request.
 pub(crate) struct Responder<'a> {
@@ -63,18 +63,18 @@ impl Responder<'_> {
     }
 
     /// The ending of an attempt whose service could not be reached. Its duplicates get the same response.
-    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> Ended<AttemptResponse> {
+    pub(crate) fn unreachable(&self, failure: Failure, id: OperationId) -> WorkResult<AttemptResponse> {
         let response = self.respond(self.failure(failure, id, false));
         let headers = response.headers().iter().filter(|(name, _)| !names::is_control(name));
         let headers: Vec<_> = headers.map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let status = response.status().as_u16();
         let body = response.body().data().unwrap_or_default();
         let ending = Ending::NotApplied(Some(Outcome::http(status, headers, body)));
-        Ended::new(ending, AttemptResponse::Failed(failure)).because(failure.why())
+        WorkResult::new(ending, AttemptResponse::Failed(failure)).because(failure.why())
     }
 
     /// The ending of an attempt that had nothing to send.
-    pub(crate) fn unsent(&self, id: OperationId) -> Ended<AttemptResponse> {
+    pub(crate) fn unsent(&self, id: OperationId) -> WorkResult<AttemptResponse> {
         self.unreachable(Failure::Unreachable, id)
     }
 

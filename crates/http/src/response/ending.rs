@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use semel::Ended;
+use semel::WorkResult;
 use semel::core::classify::{Answer, Ending};
 use semel::core::labels::Labels;
 use semel::core::outcome::{Fields, Outcome, Status};
@@ -36,7 +36,7 @@ pub(crate) async fn ending_of_response<R>(
     handle: &Handle,
     memory: ResponseMemory,
     responder: &Responder<'_>,
-) -> Ended<AttemptResponse>
+) -> WorkResult<AttemptResponse>
 where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
@@ -82,7 +82,7 @@ where
     names::strip(&mut parts.headers);
     let reason = reason_of(&ending, parts.status);
     let local = AttemptResponse::Response(Box::new(Response::from_parts(parts, body)));
-    Ended::new(ending, local).because(reason).holding(stored_memory)
+    WorkResult::new(ending, local).because(reason).holding(stored_memory)
 }
 
 /// A response to HEAD has the length of its body and not the body.
@@ -93,8 +93,8 @@ pub(crate) fn omit_body(response: &mut Response<Body>) {
 }
 
 /// There is no complete response, and the effect is in doubt.
-pub(crate) fn ending_of_failure(failure: Failure) -> Ended<AttemptResponse> {
-    Ended::new(Ending::InDoubt, AttemptResponse::Failed(failure)).because(failure.why())
+pub(crate) fn ending_of_failure(failure: Failure) -> WorkResult<AttemptResponse> {
+    WorkResult::new(Ending::InDoubt, AttemptResponse::Failed(failure)).because(failure.why())
 }
 
 /// What an operator should know about a response that is not replayed.

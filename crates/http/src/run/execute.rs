@@ -24,7 +24,7 @@ use semel::core::outcome;
 use semel::core::record::StateName;
 use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
-use semel::{Answer, Attempt, Ended, Error, Replayed, RequestOutcome};
+use semel::{Attempt, Error, ExecuteResponse, Replayed, RequestOutcome, WorkResult};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -100,7 +100,7 @@ impl ProtectedRequest {
                 biased;
                 Ok(id) = began => return Ok(self.accepted(id)),
                 answered = answered => match answered {
-                    Ok(Answer { operation_id, outcome: RequestOutcome::InProgress { .. } }) => {
+                    Ok(ExecuteResponse { operation_id, outcome: RequestOutcome::InProgress { .. } }) => {
                         return Ok(self.accepted(operation_id));
                     }
                     answered => answered,
@@ -133,7 +133,7 @@ impl ProtectedRequest {
 
     pub(crate) async fn respond_to(
         &self,
-        answer: Answer<AttemptResponse>,
+        answer: ExecuteResponse<AttemptResponse>,
         retry: Option<Parts>,
         memory: ResponseMemory,
         scope: &Scope,
@@ -302,7 +302,7 @@ async fn run_attempt<S, R>(
     key: &Key,
     attempt: Attempt,
     responder: &Responder<'_>,
-) -> Ended<AttemptResponse>
+) -> WorkResult<AttemptResponse>
 where
     S: tower_service::Service<Request<Body>, Response = Response<R>>,
     S::Error: Into<BoxError>,

@@ -18,7 +18,7 @@ use http::{HeaderValue, Request, Response};
 use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::local::{HandedOver, HandoverOutcome, Joinable};
-use semel::{Answer, Ran, RequestOutcome};
+use semel::{ExecuteResponse, Ran, RequestOutcome};
 
 impl ProtectedRequest {
     /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
@@ -100,8 +100,11 @@ where
 
 /// The answer with its response: the recorded one, so that a retry gets the same; the handler's own if the record has
 /// none, because its body was too large.
-fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<AttemptResponse> {
-    let Answer { operation_id, outcome: request_outcome } = answer;
+fn with_response(
+    answer: ExecuteResponse,
+    handlers: Option<Response<Body>>,
+) -> ExecuteResponse<AttemptResponse> {
+    let ExecuteResponse { operation_id, outcome: request_outcome } = answer;
     let request_outcome = match request_outcome {
         RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
             let recorded = match &ending {
@@ -128,7 +131,7 @@ fn with_response(answer: Answer, handlers: Option<Response<Body>>) -> Answer<Att
         RequestOutcome::Unreadable => RequestOutcome::Unreadable,
         RequestOutcome::ClockNotTrusted { retry_after } => RequestOutcome::ClockNotTrusted { retry_after },
     };
-    Answer { operation_id, outcome: request_outcome }
+    ExecuteResponse { operation_id, outcome: request_outcome }
 }
 
 /// Whether a response says that nothing took effect: a status of 400 or more, or a gRPC error without a message.

@@ -25,7 +25,7 @@ use semel::core::outcome::{Fields, Outcome, Status};
 use semel::core::policy::{AfterExpiry, Class, PolicySettings};
 use semel::core::scope::{Operation, Scope};
 use semel::quota::Measure;
-use semel::{Attempt, Ended, Intent, RequestOutcome};
+use semel::{Attempt, Intent, RequestOutcome, WorkResult};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,7 +245,7 @@ impl Judge {
         let (_, gone) = oneshot::channel();
         let ended = std::mem::replace(&mut self.ended, gone);
         let class = route.settings.policy.class;
-        let work = move |_: Attempt| async move { Ended::from(ending_to_store(ended.await, class)) };
+        let work = move |_: Attempt| async move { WorkResult::from(ending_to_store(ended.await, class)) };
         Ok(match state.engine.execute(intent, work).await {
             Ok(answer) if marker == UNKEYED => match answer.outcome {
                 RequestOutcome::Replayed(_) | RequestOutcome::InProgress { .. } => ShadowOutcome::RunAgain,

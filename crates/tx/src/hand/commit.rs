@@ -3,7 +3,7 @@
 use super::dialect::{CommitStatus, Dialect};
 use crate::ending::Written;
 use crate::error::{BoxError, Error};
-use semel::Answer;
+use semel::ExecuteResponse;
 use semel::local::{Patience, Unanswered};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Written {
         target: &D::Target,
         seen: &D::Seen,
         cause: BoxError,
-    ) -> Result<Answer, Error> {
+    ) -> Result<ExecuteResponse, Error> {
         let (command, writes) = (&self.command, &self.writes);
         let location = (command.ids(), writes.id);
         let settling =

@@ -6,7 +6,7 @@ use super::open::Open;
 use crate::ending::{Held, Pending, READS_MAX, Written, ended, recorded};
 use crate::error::Error;
 use semel::local::{Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
-use semel::{Answer, Engine, Intent, RecordedOutcome, Refusal};
+use semel::{Engine, ExecuteResponse, Intent, RecordedOutcome, Refusal};
 use semel_core::outcome::Outcome;
 use sqlx::Transaction;
 use std::fmt;
@@ -88,7 +88,7 @@ pub(crate) async fn look_and_join<D: Dialect>(
     Err(Error::StaleSnapshot)
 }
 
-fn answered<D: Dialect>(open: Open<'_, D>, answer: Answer) -> Joined<'_, D> {
+fn answered<D: Dialect>(open: Open<'_, D>, answer: ExecuteResponse) -> Joined<'_, D> {
     Joined::Answered { transaction: open.into_transaction(), answer: answer.into_outcome() }
 }
 
@@ -184,7 +184,7 @@ impl<'c, D: Dialect> Recorded<'c, D> {
         Box::pin(self.try_commit()).await.map(recorded)
     }
 
-    async fn try_commit(self) -> Result<Answer, Error> {
+    async fn try_commit(self) -> Result<ExecuteResponse, Error> {
         let Self { open, written, target, seen } = self;
         let patience = written.command.patience();
         let unanswered = written.command.committing(&written.writes);

@@ -10,7 +10,7 @@ use crate::ending::{Written, ended};
 use crate::error::{BoxError, Error};
 use crate::hand::{Committed, WriteFailure, commit};
 use futures_util::FutureExt as _;
-use semel::Answer;
+use semel::ExecuteResponse;
 use semel::SPANS;
 use semel::local::{
     Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Patience,
@@ -28,7 +28,7 @@ const RERUNS_MAX: u32 = 10;
 /// The result of one transaction.
 enum TransactionResult {
     Committed(LocalAttempt, LocalWrites),
-    Answered(Answer),
+    Answered(ExecuteResponse),
     /// The work refuses: the refusal must be committed alone.
     Refuses(Outcome),
     /// Another transaction has the lock.
@@ -54,7 +54,7 @@ pub(super) async fn conduct(
     mut command: LocalCommand,
     database: Database,
     work: Work,
-) -> Result<Answer, Error> {
+) -> Result<ExecuteResponse, Error> {
     let (mut refusal, mut reruns) = (None, 0);
     loop {
         match Box::pin(try_once(&mut command, &database, &work, refusal.as_ref())).await {

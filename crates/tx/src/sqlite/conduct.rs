@@ -6,7 +6,7 @@ use crate::ending::ended;
 use crate::error::Error;
 use rusqlite::Connection;
 use semel::local::{LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, inside_work};
-use semel::{Answer, SPANS};
+use semel::{ExecuteResponse, SPANS};
 use semel_core::id::OperationId;
 use semel_core::store::{self, Change, Kind};
 use semel_sql::sqlite::{Put, Step, WorkOutcome};
@@ -26,7 +26,7 @@ struct InWork {
 
 /// The result of one batch.
 enum BatchRun {
-    Done(Result<Answer, Error>),
+    Done(Result<ExecuteResponse, Error>),
     Again(LocalCommand, Error),
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn conduct(
     mut command: LocalCommand,
     database: Database,
     work: Work,
-) -> Result<Answer, Error> {
+) -> Result<ExecuteResponse, Error> {
     let mut reruns = 0;
     loop {
         command.refresh()?;
@@ -157,7 +157,7 @@ impl InWork {
     }
 
     /// Settles a batch that may or may not be on the disk. The work is not run again.
-    async fn settle(self, cause: store::Error) -> Result<Answer, Error> {
+    async fn settle(self, cause: store::Error) -> Result<ExecuteResponse, Error> {
         let Self { command, attempt, ended } = self;
         let operation_id = attempt.local().operation_id;
         if let Ok(writes) = ended

@@ -3,7 +3,7 @@
 use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::core::outcome::{Body, Outcome};
-use semel::{Answer, Event, Observer, RecordedOutcome, RefusalReason, RequestOutcome};
+use semel::{Event, ExecuteResponse, Observer, RecordedOutcome, RefusalReason, RequestOutcome};
 use semel_tx::Error;
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ impl Answered for RecordedOutcome {
     }
 }
 
-impl<L: std::fmt::Debug> Answered for Answer<L> {
+impl<L: std::fmt::Debug> Answered for ExecuteResponse<L> {
     fn operation_id(&self) -> OperationId {
         self.operation_id
     }

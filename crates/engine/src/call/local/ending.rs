@@ -2,7 +2,7 @@
 
 use super::judge::Marker;
 use super::{LocalAttempt, LocalCommand};
-use crate::call::answer::{Answer, Ran, RequestOutcome};
+use crate::call::answer::{ExecuteResponse, Ran, RequestOutcome};
 use crate::call::reply;
 use crate::node::running::{Progress, StoredRecord};
 use crate::observe::Event;
@@ -82,7 +82,7 @@ impl LocalCommand {
     }
 
     /// The transaction has committed: notifies waiters, and returns the answer to the caller.
-    pub fn committed(self, attempt: LocalAttempt, writes: LocalWrites) -> Answer {
+    pub fn committed(self, attempt: LocalAttempt, writes: LocalWrites) -> ExecuteResponse {
         let node = &self.node;
         drop(attempt);
         let record = Arc::new(writes.write.next);
@@ -104,7 +104,8 @@ impl LocalCommand {
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
         let ran =
             Ran { ending, stored: Some(reply::stored(&node.clock, &record)), attempt, repeatable, local: () };
-        let answer = Answer { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
+        let answer =
+            ExecuteResponse { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
         self.answered(&answer);
         answer
     }

@@ -5,7 +5,7 @@
 //! answered.
 
 use super::{Entered, LocalCommand, LocalJudgement, Waiting};
-use crate::call::answer::{Answer, Error, RequestOutcome};
+use crate::call::answer::{Error, ExecuteResponse, RequestOutcome};
 use crate::call::engine::Engine;
 use crate::call::intent::Intent;
 use crate::observe::Event;
@@ -23,7 +23,7 @@ pub enum HandedOver {
     /// The handler has to run it by joining it.
     Mine(Handover),
     /// It has an outcome, runs elsewhere, or is refused.
-    Answered(Answer),
+    Answered(ExecuteResponse),
 }
 
 /// A local command for a handler that joins it in a transaction. The layer that answers the request keeps it:
@@ -46,7 +46,7 @@ pub struct Joinable {
 #[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
 pub enum HandoverOutcome {
     /// It was joined, and this is the answer to its caller.
-    Answered(Answer),
+    Answered(ExecuteResponse),
     /// It was joined, and nothing was committed. The next call with the key runs it.
     NotCommitted,
     /// It was joined, and its transaction still runs, or its commit is in doubt. The next call with the key finds out.
@@ -71,7 +71,7 @@ enum State {
     Left,
     /// Its commit has no answer.
     InDoubt,
-    Ended(Answer),
+    Ended(ExecuteResponse),
     /// The layer has answered the request.
     Closed,
 }
@@ -95,7 +95,7 @@ impl Engine {
 
 impl LocalCommand {
     /// The answer, if the store has one and there is nothing to run.
-    async fn known_answer(&mut self) -> Result<Option<Answer>, Error> {
+    async fn known_answer(&mut self) -> Result<Option<ExecuteResponse>, Error> {
         for _ in 0..LOOKS_MAX {
             loop {
                 self.refresh()?;
@@ -141,9 +141,10 @@ impl Shared {
     }
 
     /// Records the answer to the handler that joined. A committed answer is not overwritten.
-    pub(super) fn answered(&self, answer: &Answer) {
+    pub(super) fn answered(&self, answer: &ExecuteResponse) {
         let mut state = self.state();
-        let has_committed = matches!(&*state, State::Ended(Answer { outcome: RequestOutcome::Ran(_), .. }));
+        let has_committed =
+            matches!(&*state, State::Ended(ExecuteResponse { outcome: RequestOutcome::Ran(_), .. }));
         if !has_committed && !matches!(&*state, State::Closed) {
             *state = State::Ended(answer.clone());
         }
@@ -159,7 +160,7 @@ impl JoinedHandover {
         Self(shared)
     }
 
-    pub(super) fn answered(&self, answer: &Answer) {
+    pub(super) fn answered(&self, answer: &ExecuteResponse) {
         self.0.answered(answer);
     }
 

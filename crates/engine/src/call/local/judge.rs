@@ -2,7 +2,7 @@
 
 use super::{Local, LocalCommand};
 use crate::call::admission;
-use crate::call::answer::{Answer, Error};
+use crate::call::answer::{Error, ExecuteResponse};
 use crate::call::reply::{self, Subject};
 use crate::call::wait;
 use crate::node::beat;
@@ -36,7 +36,7 @@ pub enum LocalJudgement {
     /// Run the work in this transaction, and end it with [`LocalCommand::end`].
     Run(LocalAttempt),
     /// Roll back, and answer with this.
-    Answered(Answer),
+    Answered(ExecuteResponse),
     /// Roll back: somebody else runs it. Call [`LocalCommand::pause`], and read again.
     Wait,
     /// Roll back: the command has moved. Read again immediately.

@@ -17,7 +17,7 @@ pub use judge::{LocalAttempt, LocalJudgement, LocalLook};
 pub use semel_core::machine::LocalEnding;
 pub use unanswered::Unanswered;
 
-use crate::call::answer::{Answer, Error};
+use crate::call::answer::{Error, ExecuteResponse};
 use crate::call::claim;
 use crate::call::engine::Engine;
 use crate::call::intent::Intent;
@@ -65,7 +65,7 @@ pub enum Entered {
     /// No duplicate in this process runs it: look for it in the database.
     Mine(LocalCommand),
     /// A duplicate ran it, or its outcome is known.
-    Answered(Answer),
+    Answered(ExecuteResponse),
 }
 
 /// Why work in a transaction was given up. Roll the transaction back.
@@ -289,7 +289,7 @@ impl LocalCommand {
     }
 
     /// The answer if the wait is over while somebody else has the lock.
-    pub fn in_progress(&self) -> Answer {
+    pub fn in_progress(&self) -> ExecuteResponse {
         let command = self.recognised.command();
         let subject = Subject::under(command.id, &command);
         let answer = reply::answer(&self.node, &subject, Found::Nothing, Reply::InProgress);
@@ -298,7 +298,7 @@ impl LocalCommand {
     }
 
     /// The layer that handed it over gets the answer.
-    fn answered(&self, answer: &Answer) {
+    fn answered(&self, answer: &ExecuteResponse) {
         if let Some(handover) = &self.handover {
             handover.answered(answer);
         }

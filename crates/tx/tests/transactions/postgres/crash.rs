@@ -6,7 +6,7 @@ use super::world::{World, address_in, created, insert_order, intent, intent_with
 use crate::process::{Process, acknowledge, distinct, rounds};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Class, Ended, Engine, RequestOutcome};
+use semel::{Attempt, Class, Engine, RequestOutcome, WorkResult};
 use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
 use semel_tx::LocalEnding;
 use semel_tx::postgres::{Database, Joined, finish_in, join, transact};
@@ -176,7 +176,7 @@ async fn pay(engine: &Engine, database: &Database, schema: &str, key: &str) -> O
                 break;
             }
         }
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     let intent = intent_with(key, "5", |policy| policy.class = Class::External);
     let answer = engine.execute(intent, work).await.ok()?;

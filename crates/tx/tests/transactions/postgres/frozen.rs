@@ -5,7 +5,7 @@ use crate::process::{Process, acknowledge};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
 use semel::core::policy::PolicySettings;
-use semel::{Attempt, Class, Ended, Engine, Intent, RecordedOutcome, Settings};
+use semel::{Attempt, Class, Engine, Intent, RecordedOutcome, Settings, WorkResult};
 use semel_test_support::ScratchDir;
 use semel_tx::postgres::{Database, Joined, Mine, finish_in, join, transact};
 use semel_tx::{Error, LocalEnding};
@@ -163,7 +163,7 @@ async fn an_ending_that_is_never_committed_releases_its_rows() {
         let mut row = admin.acquire().await.expect("a connection");
         let freed = tokio::time::timeout(WAIT, lock_row(&mut row, &schema)).await;
         let late = finish.commit().await;
-        Ended::new(Ending::InDoubt, freed.is_ok() && late.is_err())
+        WorkResult::new(Ending::InDoubt, freed.is_ok() && late.is_err())
     };
     let charge = intent_with("charge-1", "5", |policy| policy.class = Class::External);
     let answer = engine.execute(charge, work).await.expect("an answer");

@@ -3,7 +3,7 @@
 use super::world::{World, body, insert_order, intent, intent_with, ran};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Class, Ended, Engine, RequestOutcome, Settings};
+use semel::{Attempt, Class, Engine, RequestOutcome, Settings, WorkResult};
 use semel_tx::postgres::{Database, Joined, Recorded, finish_in, join};
 use semel_tx::{Error, LocalEnding};
 use sqlx::AssertSqlSafe;
@@ -73,7 +73,7 @@ async fn an_ending_held_open_too_long_is_rolled_back_and_retryable() {
             tokio::time::sleep(hold).await;
             late.push(finish.commit().await.err());
         }
-        Ended::new(Ending::InDoubt, late)
+        WorkResult::new(Ending::InDoubt, late)
     };
     let charge = intent_with("charge-1", "5", |policy| policy.class = Class::External);
     let answer = engine.execute(charge, work).await.expect("an answer");

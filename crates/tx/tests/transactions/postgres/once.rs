@@ -67,7 +67,7 @@ async fn only_class_local_runs_in_a_transaction() {
         "{refused:?}"
     );
     // Nor can it follow an attempt with an external effect.
-    let work = |_| async { semel::Ended::from(Ending::NotApplied(None)) };
+    let work = |_| async { semel::WorkResult::from(Ending::NotApplied(None)) };
     drop(engine.execute(external, work).await.expect("it ran"));
     let refused = world.order(&engine, &database, "order-1").await;
     assert!(matches!(&refused, Err(Error::Engine(EngineError::NotLocalRecord(_)))), "{refused:?}");

@@ -5,7 +5,7 @@ use semel::core::classify::Ending;
 use semel::core::machine::Erasure;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Answer, Attempt, Class, Ended, Engine, Intent, RequestOutcome};
+use semel::{Attempt, Class, Engine, ExecuteResponse, Intent, RequestOutcome, WorkResult};
 use semel_testkit::faults::Gate;
 use semel_testkit::proxy::{Fault, Request, Script};
 use semel_tx::postgres::{Database, finish_in};
@@ -39,7 +39,7 @@ async fn charge_and_pay(
     database: &Database,
     key: &str,
     tries: u32,
-) -> Answer {
+) -> ExecuteResponse {
     let (schema, node, database) = (world.schema.clone(), engine.clone(), database.clone());
     let work = move |attempt: Attempt| async move {
         for _ in 0..tries {
@@ -50,12 +50,12 @@ async fn charge_and_pay(
             };
             match finish {
                 // The transaction has decided the ending, whatever is returned from here on.
-                Ok(()) => return Ended::from(Ending::NotApplied(None)),
+                Ok(()) => return WorkResult::from(Ending::NotApplied(None)),
                 Err(Error::Overtaken(_)) => break,
                 Err(_) => {}
             }
         }
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     engine.execute(charge(key), work).await.expect("an answer")
 }
@@ -118,14 +118,15 @@ async fn a_commit_that_was_erased_since_is_not_rolled_back() {
         };
         let (committed, ()) = tokio::join!(finish.commit(), erasing);
         sender.send(committed).expect("the test waits for it");
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     let answer = engine.execute(charge("charge-1"), work).await.expect("an answer");
     let committed = receiver.recv().expect("it was committed");
     assert!(matches!(committed, Err(Error::CommitInDoubt { .. })), "{committed:?}");
     assert_eq!(world.orders().await, 1, "{answer:?}");
-    let again = engine.execute(charge("charge-1"), |_| async { Ended::from(Ending::NotApplied(None)) }).await;
-    assert!(matches!(&again, Ok(Answer { outcome: RequestOutcome::Expired, .. })), "{again:?}");
+    let again =
+        engine.execute(charge("charge-1"), |_| async { WorkResult::from(Ending::NotApplied(None)) }).await;
+    assert!(matches!(&again, Ok(ExecuteResponse { outcome: RequestOutcome::Expired, .. })), "{again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +180,7 @@ async fn the_lease_is_renewed_only_outside_the_transaction() {
         let transaction = paid(&pool, &schema, &attempt).await;
         let finish = finish_in(&node, &pool, transaction, &attempt, charged()).await.expect("written");
         finish.commit().await.expect("committed");
-        Ended::new(Ending::InDoubt, (before, during, after))
+        WorkResult::new(Ending::InDoubt, (before, during, after))
     };
     let answer = engine.execute(short, work).await.expect("an answer");
     let RequestOutcome::Ran(result) = answer.outcome else { panic!("{answer:?}") };
@@ -205,7 +206,7 @@ async fn an_attempt_settled_by_another_changes_nothing() {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&admin).await.expect("changed");
         let refused = finish_in(&node, &pool, transaction, &attempt, charged()).await.map(drop);
         sender.send(refused).expect("the test waits for it");
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     let answer = engine.execute(charge("charge-1"), work).await.expect("an answer");
     let refused = receiver.recv().expect("it was tried");

@@ -8,7 +8,7 @@ use crate::process::{Process, acknowledge, distinct, rounds};
 use rusqlite::Connection;
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Ended, RequestOutcome};
+use semel::{Attempt, RequestOutcome, WorkResult};
 use semel_tx::sqlite::own::{Begun, begin};
 use semel_tx::sqlite::rusqlite;
 use sqlx::SqlitePool;
@@ -129,7 +129,7 @@ async fn pay(node: &Node, mode: CommitMode, key: &str) -> Option<String> {
                 break;
             }
         }
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     let answer = node.engine.execute(charge(key), work).await.ok()?;
     let is_paid = match &answer.outcome {

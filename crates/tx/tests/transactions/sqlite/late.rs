@@ -5,7 +5,7 @@ use super::paid::charge;
 use super::world::{Node, World, body, intent, ran};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
-use semel::{Attempt, Ended, RequestOutcome, Settings};
+use semel::{Attempt, RequestOutcome, Settings, WorkResult};
 use semel_tx::sqlite::own::{Joined, Recorded, finish_in, join};
 use semel_tx::{Error, LocalEnding};
 use sqlx::SqlitePool;
@@ -61,7 +61,7 @@ async fn an_ending_held_open_too_long_is_rolled_back_and_retryable() {
             tokio::time::sleep(hold).await;
             late.push(finish.commit().await.err());
         }
-        Ended::new(Ending::InDoubt, late)
+        WorkResult::new(Ending::InDoubt, late)
     };
     let answer = node.engine.execute(charge("charge-1"), work).await.expect("an answer");
     let RequestOutcome::Ran(result) = answer.outcome else { panic!("{answer:?}") };

@@ -9,7 +9,9 @@ use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::StateName;
-use semel::{Answer, Attempt, Ended, Identity, Intent, Key, Operation, RequestOutcome, Scope, payload};
+use semel::{
+    Attempt, ExecuteResponse, Identity, Intent, Key, Operation, RequestOutcome, Scope, WorkResult, payload,
+};
 use semel_tx::sqlite::rusqlite;
 use semel_tx::sqlite::{finish_in, own};
 use semel_tx::{BoxError, Error, LocalEnding};
@@ -71,18 +73,24 @@ impl CommitMode {
 
     /// Charges, and stores that together with the order. The first `invalid_tries` of `tries` fail; ends in
     /// doubt if all do.
-    async fn charge_and_pay(&self, node: &Node, key: &str, invalid_tries: u32, tries: u32) -> Answer {
+    async fn charge_and_pay(
+        &self,
+        node: &Node,
+        key: &str,
+        invalid_tries: u32,
+        tries: u32,
+    ) -> ExecuteResponse {
         let (mode, node, engine) = (self.clone(), node.clone(), node.engine.clone());
         let work = move |attempt: Attempt| async move {
             for tried in 0..tries {
                 match mode.finish(&node, &attempt, tried >= invalid_tries).await {
                     // The transaction has decided the ending, whatever is returned from here on.
-                    Ok(()) => return Ended::from(Ending::NotApplied(None)),
+                    Ok(()) => return WorkResult::from(Ending::NotApplied(None)),
                     Err(Error::Violated | Error::Database(_)) => attempt.check().expect("still owned"),
                     Err(other) => panic!("{mode:?}: {other}"),
                 }
             }
-            Ended::from(Ending::InDoubt)
+            WorkResult::from(Ending::InDoubt)
         };
         engine.execute(charge(key), work).await.expect("an answer")
     }
@@ -165,7 +173,7 @@ async fn a_dropped_finish_leaves_nothing_and_resumes_lease_renewal() {
         assert!(entry() != before, "renewed again");
         attempt.check().expect("still owned");
         CommitMode::OwnConnection(pool).finish(&inside, &attempt, true).await.expect("committed");
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     let answer = node.engine.execute(intent, work).await.expect("an answer");
     assert!(ran(&answer) && body(&answer) == "charged", "{answer:?}");
@@ -188,7 +196,7 @@ async fn an_attempt_settled_by_another_changes_nothing() {
             admin.execute("UPDATE semel_records SET entry = entry || x'00'", []).expect("changed");
             let refused = mode.finish(&inside, &attempt, true).await;
             sender.send(refused).expect("the test waits for it");
-            Ended::from(Ending::InDoubt)
+            WorkResult::from(Ending::InDoubt)
         };
         let answer = node.engine.execute(charge("charge-1"), work).await.expect("an answer");
         let refused = receiver.recv().expect("it was tried");
@@ -226,7 +234,7 @@ async fn failures_in_a_group_commit_affect_only_their_own_work() {
             pay(tx, id, true)
         });
         finished.await.expect("committed");
-        Ended::from(Ending::InDoubt)
+        WorkResult::from(Ending::InDoubt)
     };
     let answer = node.engine.execute(charge("charge-1"), work).await.expect("an answer");
     assert!(ran(&answer) && body(&answer) == "charged", "{answer:?}");
