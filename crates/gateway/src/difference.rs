@@ -12,7 +12,7 @@ pub const PLACES_MAX: usize = 20;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Difference {
     /// A JSON pointer, or the number of the first byte that differs.
-    pub at: At,
+    pub at: DiffPath,
     /// The value in the first body; none if it is missing.
     pub first: Option<String>,
     /// The value in the second body.
@@ -32,14 +32,14 @@ impl fmt::Debug for Difference {
 
 /// Where two bodies differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum DiffPath {
     /// A JSON pointer.
     Pointer(String),
     /// The first byte that differs.
     Byte(usize),
 }
 
-impl fmt::Display for At {
+impl fmt::Display for DiffPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pointer(pointer) if pointer.is_empty() => f.write_str("the whole body"),
@@ -61,7 +61,7 @@ pub fn differences(first: &[u8], second: &[u8]) -> Vec<Difference> {
     }
     let at = first.iter().zip(second).take_while(|(one, other)| one == other).count();
     let around = |body: &[u8]| body.get(at..).map(|rest| excerpt(&String::from_utf8_lossy(rest)));
-    found.push(Difference { at: At::Byte(at), first: around(first), second: around(second) });
+    found.push(Difference { at: DiffPath::Byte(at), first: around(first), second: around(second) });
     found
 }
 
@@ -123,7 +123,7 @@ impl<'a> Parts<'a> {
 
 fn difference(pointer: &str, first: Option<&RawValue>, second: Option<&RawValue>) -> Difference {
     let shown = |value: Option<&RawValue>| value.map(|value| excerpt(value.get()));
-    Difference { at: At::Pointer(pointer.to_owned()), first: shown(first), second: shown(second) }
+    Difference { at: DiffPath::Pointer(pointer.to_owned()), first: shown(first), second: shown(second) }
 }
 
 fn excerpt(text: &str) -> String {

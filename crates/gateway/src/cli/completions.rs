@@ -1,6 +1,6 @@
 //! `semel completions` and `semel man`, generated from the description of the command line.
 
-use super::stop::Stop;
+use super::cli_error::CliError;
 use clap::Command;
 use clap_complete::Shell;
 use std::io::Write as _;
@@ -26,7 +26,7 @@ pub(super) fn completions(arguments: &Completions, mut program: Command) -> Exit
     ExitCode::SUCCESS
 }
 
-pub(super) fn man(arguments: &Man, program: Command) -> Result<ExitCode, Stop> {
+pub(super) fn man(arguments: &Man, program: Command) -> Result<ExitCode, CliError> {
     if let Some(directory) = &arguments.directory {
         write(directory, program)?;
         return Ok(ExitCode::SUCCESS);

@@ -1,11 +1,11 @@
 //! `semel config`. It reads a file in the same way as `serve`.
 
-use super::stop::Stop;
+use super::cli_error::CliError;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
-use super::{serve, unrepeated};
+use super::{secret_parser, serve};
 use crate::bounded_read::{FileKind, read_text, unreadable};
 use crate::config::effective::{self, Setting, Source};
-use crate::config::{self, Config, Mistake, Overrides};
+use crate::config::{self, Config, ConfigError, Overrides};
 use crate::serve::say;
 use clap::Subcommand;
 use semel_net::target::Target;
@@ -29,7 +29,7 @@ pub(super) enum Command {
         #[arg(default_value = "semel.toml")]
         file: PathBuf,
         /// The service to protect, by its URL
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = unrepeated::upstream())]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = secret_parser::upstream())]
         upstream: Option<Target>,
     },
     /// Report every mistake in a configuration file, with its line and how to fix it
@@ -37,7 +37,7 @@ pub(super) enum Command {
         /// The file to check
         file: PathBuf,
         /// The service, if `semel serve` gets it by flag or variable and the file does not name it
-        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = unrepeated::upstream())]
+        #[arg(long, value_name = "URL", env = "SEMEL_UPSTREAM", value_parser = secret_parser::upstream())]
         upstream: Option<Target>,
         /// Print JSON
         #[arg(long)]
@@ -60,7 +60,7 @@ pub(super) enum Command {
     },
 }
 
-pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
+pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Default => say(config::DEFAULT.trim_end()),
         Command::Init { file, upstream } => init(file, upstream.as_ref())?,
@@ -70,14 +70,14 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
+fn init(file: &Path, upstream: Option<&Target>) -> Result<(), CliError> {
     let upstream = upstream.map_or_else(|| UPSTREAM.to_owned(), ToString::to_string);
     let text = short(&upstream);
     // The same mistakes as `config check` would find, before there is a file.
     config::read(&text, &Overrides::default(), &|_| None).map_err(|mistakes| {
         let mistakes: Vec<_> = mistakes
             .iter()
-            .map(|Mistake { what: problem, fix, .. }| format!("{problem}\n    fix: {fix}"))
+            .map(|ConfigError { problem, fix, .. }| format!("{problem}\n    fix: {fix}"))
             .collect();
         format!("nothing was written: {}", mistakes.join("\n"))
     })?;
@@ -88,9 +88,9 @@ fn init(file: &Path, upstream: Option<&Target>) -> Result<(), Stop> {
     let name = file.display();
     create(file, &text).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Stop::refused(format!("{name} exists already and was not changed; name another file"))
+            CliError::refused(format!("{name} exists already and was not changed; name another file"))
         }
-        _ => Stop::failed(format!("{name} cannot be written: {error}")),
+        _ => CliError::failed(format!("{name} cannot be written: {error}")),
     })?;
     say(&format!("wrote {name}, for the service at {upstream}"));
     say(&format!("start the gateway with: semel serve --config {name}"));
@@ -113,23 +113,23 @@ fn create(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// A mistake that is not visible in the file alone: a flag or a variable may name the service.
-fn check_upstream(config: &Config) -> Result<(), Vec<Mistake>> {
+fn check_upstream(config: &Config) -> Result<(), Vec<ConfigError>> {
     if config.target.is_some() {
         return Ok(());
     }
     let problem = "no upstream is set, so there is no service to protect".to_owned();
     let fix =
         "write `url` under [upstream], or add --upstream URL if `semel serve` gets it that way".to_owned();
-    Err(vec![Mistake { what: problem, fix, ..Mistake::default() }])
+    Err(vec![ConfigError { problem, fix, ..ConfigError::default() }])
 }
 
 /// Mistakes that a running gateway would have met at its start, on this machine.
-fn check_startup(config: &Config) -> Result<(), Vec<Mistake>> {
+fn check_startup(config: &Config) -> Result<(), Vec<ConfigError>> {
     let mistakes = config.check_startup();
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
-fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCode, Stop> {
+fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCode, CliError> {
     let text = text(file)?;
     let over = upstream.map_or_else(Overrides::default, |target| {
         Overrides::default().given("upstream", &target.to_string(), "--upstream (or SEMEL_UPSTREAM)")
@@ -170,13 +170,13 @@ fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-fn document(mistake: &Mistake) -> serde_json::Value {
+fn document(mistake: &ConfigError) -> serde_json::Value {
     let (line, column) = mistake.at.map(|at| (at.line, at.column)).unzip();
     let given_by = mistake.given_by.as_deref();
-    json!({ "line": line, "column": column, "givenBy": given_by, "what": mistake.what, "fix": mistake.fix })
+    json!({ "line": line, "column": column, "givenBy": given_by, "what": mistake.problem, "fix": mistake.fix })
 }
 
-fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), Stop> {
+fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), CliError> {
     let text = file.map(text).transpose()?.unwrap_or_default();
     let environment = Path::new("the environment");
     // Only what `semel serve` accepts has a meaning.
@@ -228,7 +228,7 @@ pub(super) fn text(file: &Path) -> Result<String, String> {
 }
 
 /// All mistakes, for people.
-pub(super) fn render_mistakes(file: &Path, mistakes: &[Mistake]) -> String {
+pub(super) fn render_mistakes(file: &Path, mistakes: &[ConfigError]) -> String {
     let count =
         if mistakes.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", mistakes.len()) };
     let name = file.display().to_string();

@@ -1,16 +1,16 @@
 //! Asking before something that cannot be undone.
 
-use super::stop::Stop;
+use super::cli_error::CliError;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 /// Asks `question` on the terminal, unless `--yes` was given. Without a terminal, nothing is done.
-pub(super) fn confirm(question: &str, is_yes: bool) -> Result<(), Stop> {
+pub(super) fn confirm(question: &str, is_yes: bool) -> Result<(), CliError> {
     if is_yes {
         return Ok(());
     }
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Stop::usage(
+        return Err(CliError::usage(
             "this needs a confirmation, and standard input is not a terminal: add --yes",
         ));
     }
@@ -19,8 +19,8 @@ pub(super) fn confirm(question: &str, is_yes: bool) -> Result<(), Stop> {
     let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
     let mut answer = String::new();
     let read = stdin.lock().read_line(&mut answer);
-    read.map_err(|error| Stop::failed(format!("standard input cannot be read: {error}")))?;
-    if is_yes_word(&answer) { Ok(()) } else { Err(Stop::failed("not confirmed; nothing was changed")) }
+    read.map_err(|error| CliError::failed(format!("standard input cannot be read: {error}")))?;
+    if is_yes_word(&answer) { Ok(()) } else { Err(CliError::failed("not confirmed; nothing was changed")) }
 }
 
 fn is_yes_word(answer: &str) -> bool {

@@ -1,7 +1,7 @@
 //! `semel doctor`: prints the report of [`doctor`](crate::doctor).
 
+use super::cli_error::CliError;
 use super::config::{render_mistakes, text};
-use super::stop::Stop;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::user;
 use crate::config::{self, Config, Overrides};
@@ -72,7 +72,7 @@ enum WhichClock {
     Gateway,
 }
 
-pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
     let mut findings = Vec::new();
     let config = arguments.config.as_deref().map(|file| read(file, &mut findings)).transpose()?.flatten();
     // A file with mistakes names no reliable store, and another store was not asked for.
@@ -129,7 +129,7 @@ async fn confirm_clock(
     which: Option<WhichClock>,
     settings: &ClockSettings,
     reason: &str,
-) -> Result<ExitCode, Stop> {
+) -> Result<ExitCode, CliError> {
     let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;
     if !exists {
         return Err(format!("{url} does not exist; nothing was confirmed").into());
@@ -146,7 +146,7 @@ async fn confirm_clock(
 }
 
 /// Makes gateways use the lost parts of the store again.
-async fn accept_loss(url: &Url, reason: &str) -> Result<ExitCode, Stop> {
+async fn accept_loss(url: &Url, reason: &str) -> Result<ExitCode, CliError> {
     let why = format!("{} by {}: {reason}", rfc3339::text(SystemClock.now()), user::name());
     let unsettled = |error| format!("the loss is not accepted, and commands are still refused: {error}");
     let AcceptedLoss { parts, of, settings, secret } = url.accept_loss(&why).await.map_err(unsettled)?;
@@ -173,8 +173,8 @@ async fn confirm_on(
     which: Option<WhichClock>,
     settings: &ClockSettings,
     reason: &str,
-) -> Result<Time, Stop> {
-    let failed = |error: store::Error| Stop::from(format!("nothing was confirmed: {error}"));
+) -> Result<Time, CliError> {
+    let failed = |error: store::Error| CliError::from(format!("nothing was confirmed: {error}"));
     let clocks = time::compare_clocks(store, &SystemClock).await.map_err(failed)?;
     let which = match which {
         Some(which) => which,
@@ -189,7 +189,7 @@ async fn confirm_on(
         WhichClock::Gateway => {
             let confirmed = time::confirm_clock_of_nodes(store, &SystemClock, settings, &who, reason).await;
             confirmed.map_err(failed)?.ok_or_else(|| {
-                Stop::failed(
+                CliError::failed(
                     "nothing was confirmed: no gateway on this machine has written its time to this store recently. Run this on the \
                      gateway's machine, or send POST /v1/clock/confirm to its admin address",
                 )
@@ -199,11 +199,11 @@ async fn confirm_on(
 }
 
 /// Asks on the terminal which clock is right. Without a terminal, nothing is confirmed.
-fn ask_which(clocks: &ClockComparison) -> Result<WhichClock, Stop> {
+fn ask_which(clocks: &ClockComparison) -> Result<WhichClock, CliError> {
     let shown = two_clocks(clocks);
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Stop::usage(format!(
+        return Err(CliError::usage(format!(
             "{shown}\nnothing was confirmed: say which clock is right, with --confirm-clock this-machine or --confirm-clock gateway"
         )));
     }
@@ -213,9 +213,9 @@ fn ask_which(clocks: &ClockComparison) -> Result<WhichClock, Stop> {
         write!(err, "{shown}\nwhich clock is right, this-machine or gateway? ").and_then(|()| err.flush());
     let mut answer = String::new();
     let read = stdin.lock().read_line(&mut answer);
-    read.map_err(|error| Stop::failed(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| CliError::failed(format!("standard input cannot be read: {error}")))?;
     WhichClock::from_str(answer.trim(), false)
-        .map_err(|_| Stop::failed("neither this-machine nor gateway; nothing was confirmed"))
+        .map_err(|_| CliError::failed("neither this-machine nor gateway; nothing was confirmed"))
 }
 
 /// The clocks that may be meant, on one line each.
@@ -239,7 +239,7 @@ fn two_clocks(clocks: &ClockComparison) -> String {
 }
 
 /// Prints the report with the other findings.
-fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, Stop> {
+fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) -> Result<ExitCode, CliError> {
     for finding in findings {
         report.find(finding);
     }
@@ -253,7 +253,7 @@ fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) ->
 }
 
 /// The configuration, if it has no mistakes; mistakes are findings.
-fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, Stop> {
+fn read(file: &Path, findings: &mut Vec<Finding>) -> Result<Option<Config>, CliError> {
     match config::read(&text(file)?, &Overrides::default(), &config::environment) {
         Ok(config) => Ok(Some(config)),
         Err(mistakes) => {

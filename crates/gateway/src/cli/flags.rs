@@ -1,6 +1,6 @@
 //! The flags of `semel serve` for options of the configuration file, made from their rows.
 
-use super::unrepeated;
+use super::secret_parser;
 use crate::config::Overrides;
 use crate::config::flags::{FLAGS, Flag, Kind, check_number};
 use crate::config::overrides::default_of;
@@ -17,7 +17,7 @@ pub(super) fn argument(flag: &'static Flag) -> Arg {
     };
     let argument = match flag.kind {
         Kind::Text { name, check, is_hidden: true } => {
-            argument.value_name(name).value_parser(unrepeated::checked(check))
+            argument.value_name(name).value_parser(secret_parser::checked(check))
         }
         Kind::Text { name, check, is_hidden: false } => {
             argument.value_name(name).value_parser(move |text: &str| check(text).map(|()| text.to_owned()))

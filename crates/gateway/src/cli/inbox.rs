@@ -1,6 +1,6 @@
 //! `semel inbox`: what consumers have processed. Duplicates write nothing, so they are not counted.
 
-use super::stop::Stop;
+use super::cli_error::CliError;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
 use crate::serve::say;
@@ -49,7 +49,7 @@ fn window(text: &str) -> Result<Duration, String> {
     semel_admin::inboxes::check_window(window).map(|()| window)
 }
 
-pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
+pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
     let Command::Stats(arguments) = command;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
@@ -67,7 +67,7 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn fetch_stats(arguments: &Args) -> Result<InboxStats, Stop> {
+async fn fetch_stats(arguments: &Args) -> Result<InboxStats, CliError> {
     let client = arguments.gateway.client()?;
     let path = format!("/v1/inboxes?windowSeconds={}", arguments.window.as_secs());
     let document = ask(&client, Method::GET, &path, None, arguments.json).await?;
@@ -75,13 +75,14 @@ async fn fetch_stats(arguments: &Args) -> Result<InboxStats, Stop> {
 }
 
 /// Reads the store without changing it.
-async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
-    let no_inboxes = || Stop::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
+async fn read(url: &Url, window: Duration) -> Result<InboxStats, CliError> {
+    let no_inboxes =
+        || CliError::failed(format!("{url} has no inboxes: they are in SQLite and PostgreSQL only"));
     let steps = url.backend().schema_steps().len();
     if steps == 0 {
         return Err(no_inboxes());
     }
-    let unread = |error: &store::Error| Stop::failed(format!("{url} cannot be read: {error}"));
+    let unread = |error: &store::Error| CliError::failed(format!("{url} cannot be read: {error}"));
     let look = url.inspect().await.map_err(|error| unread(&error))?;
     let schema = look.schema().await.map_err(|error| unread(&error))?;
     if schema.have < schema.wanted {
@@ -90,7 +91,7 @@ async fn read(url: &Url, window: Duration) -> Result<InboxStats, Stop> {
         } else {
             format!("schema {}", schema.have)
         };
-        return Err(Stop::failed(format!(
+        return Err(CliError::failed(format!(
             "{url} has {have}, but inboxes need schema 2: run `semel schema apply --store {url}`"
         )));
     }

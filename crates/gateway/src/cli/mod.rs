@@ -3,6 +3,7 @@
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
 //! record, 4 where a record does not allow what was asked for.
 
+mod cli_error;
 mod completions;
 mod config;
 mod confirm;
@@ -15,19 +16,18 @@ mod inbox;
 mod key;
 mod records;
 mod schema;
+mod secret_parser;
 mod serve;
 mod shadow;
-mod stop;
 mod table;
 mod target;
-mod unrepeated;
 mod user;
 
 use crate::stores;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use cli_error::CliError;
 use std::process::ExitCode;
 use std::sync::LazyLock;
-use stop::Stop;
 
 const AFTER_HELP: &str = "\
 Start here:
@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
-        Command::Serve(arguments) => serve::main(*arguments).map_err(Stop::from),
+        Command::Serve(arguments) => serve::main(*arguments).map_err(CliError::from),
         Command::Config(command) => config::main(&command),
         Command::Records(arguments) => records::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
         Command::Inbox(command) => inbox::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
-        Command::Key(command) => key::main(&command).map_err(Stop::from),
+        Command::Key(command) => key::main(&command).map_err(CliError::from),
         Command::Completions(arguments) => Ok(completions::completions(&arguments, command())),
         Command::Man(arguments) => completions::man(&arguments, command()),
     };

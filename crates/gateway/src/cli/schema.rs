@@ -1,6 +1,6 @@
 //! `semel schema`: prints the tables as SQL, or creates them. The stores do the migration.
 
-use super::stop::Stop;
+use super::cli_error::CliError;
 use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
@@ -32,13 +32,13 @@ pub(super) enum Command {
     },
 }
 
-pub(super) fn main(command: &Command) -> Result<ExitCode, Stop> {
+pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     runtime.block_on(run(command))
 }
 
-async fn run(command: &Command) -> Result<ExitCode, Stop> {
+async fn run(command: &Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Print { store } => {
             steps(store)?;
@@ -49,12 +49,12 @@ async fn run(command: &Command) -> Result<ExitCode, Stop> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn steps(url: &Url) -> Result<&'static [&'static str], Stop> {
+fn steps(url: &Url) -> Result<&'static [&'static str], CliError> {
     let steps = url.backend().schema_steps();
-    if steps.is_empty() { Err(Stop::usage(format!("{url} has no tables"))) } else { Ok(steps) }
+    if steps.is_empty() { Err(CliError::usage(format!("{url} has no tables"))) } else { Ok(steps) }
 }
 
-async fn apply(url: &Url, is_json: bool) -> Result<(), Stop> {
+async fn apply(url: &Url, is_json: bool) -> Result<(), CliError> {
     let latest = steps(url)?.len();
     let exists = url.exists().await.map_err(|error| unchanged(url, &error))?;
     let before = if exists { Some(version(url).await?.have) } else { None };
@@ -76,11 +76,11 @@ async fn apply(url: &Url, is_json: bool) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn version(url: &Url) -> Result<SchemaVersion, Stop> {
+async fn version(url: &Url) -> Result<SchemaVersion, CliError> {
     let look = url.inspect().await.map_err(|error| unchanged(url, &error))?;
     look.schema().await.map_err(|error| unchanged(url, &error))
 }
 
-fn unchanged(url: &Url, error: &store::Error) -> Stop {
-    Stop::failed(format!("{url} was left as it is: {error}"))
+fn unchanged(url: &Url, error: &store::Error) -> CliError {
+    CliError::failed(format!("{url} was left as it is: {error}"))
 }

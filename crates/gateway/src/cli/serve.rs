@@ -3,7 +3,7 @@
 use super::config::{render_mistakes, text};
 use super::flags;
 use crate::config::flags::FLAGS;
-use crate::config::{self, Config, Mistake, Overrides, Plan};
+use crate::config::{self, Config, ConfigError, Overrides, Plan};
 use crate::serve;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args as _, Command, FromArgMatches};
 use semel::SystemClock;
@@ -74,7 +74,7 @@ impl FromArgMatches for Args {
 }
 
 /// What environment variables set, as `semel serve` reads them. A value that it refuses is a mistake.
-pub(super) fn from_environment() -> Result<Overrides, Mistake> {
+pub(super) fn from_environment() -> Result<Overrides, ConfigError> {
     // The service may be missing: a file can name it.
     let command = Args::augment_args(Command::new("semel serve"));
     let mut command = command.mut_group("what", |group| group.required(false));
@@ -86,7 +86,7 @@ pub(super) fn from_environment() -> Result<Overrides, Mistake> {
 }
 
 /// The mistake in a variable, in the words of the flag's error.
-fn refused_variable(command: &Command, error: &clap::Error) -> Mistake {
+fn refused_variable(command: &Command, error: &clap::Error) -> ConfigError {
     let text = error.render().to_string();
     let text = text.trim_start_matches("error: ");
     let problem =
@@ -99,7 +99,7 @@ fn refused_variable(command: &Command, error: &clap::Error) -> Mistake {
         Some(name) => format!("set {name} to another value, or unset it"),
         None => "set other values, or unset the variables".to_owned(),
     };
-    Mistake { what: problem, fix, ..Mistake::default() }
+    ConfigError { problem, fix, ..ConfigError::default() }
 }
 
 /// Runs until the process is asked to stop.
@@ -136,9 +136,9 @@ pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
 }
 
 /// Reads the file again, while the gateway runs.
-fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<Mistake>> {
+fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<ConfigError>> {
     let mistake = |problem: String, fix: &str| {
-        vec![Mistake { what: problem, fix: fix.to_owned(), ..Mistake::default() }]
+        vec![ConfigError { problem, fix: fix.to_owned(), ..ConfigError::default() }]
     };
     let text = text(file).map_err(|why| mistake(why, "put the file back"))?;
     let config = config::read(&text, over, &config::environment)?;

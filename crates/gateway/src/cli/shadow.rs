@@ -1,7 +1,7 @@
 //! `semel shadow`: the table of shadow mode, with advice on what to enforce.
 
+use super::cli_error::{CliError, EXIT_CODES};
 use super::say_document;
-use super::stop::{EXIT_CODES, Stop};
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
 use crate::serve::say;
@@ -25,7 +25,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
     let client = arguments.gateway.client()?;

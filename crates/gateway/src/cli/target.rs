@@ -2,9 +2,9 @@
 //!
 //! A token is never a flag, because every process on the machine can read command lines.
 
+use super::cli_error::CliError;
 use super::config::{render_mistakes, text};
-use super::stop::Stop;
-use super::unrepeated;
+use super::secret_parser;
 use super::user;
 use crate::admin_client::{AdminClient, Configured, Local};
 use crate::bounded_read::{self, FileKind, unreadable};
@@ -25,7 +25,7 @@ const TOKEN_VARIABLE: &str = "SEMEL_ADMIN_TOKEN";
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Gateway {
     /// The admin address of a running gateway, or `SEMEL_ADMIN_URL` [default: `http://127.0.0.1:9090`]
-    #[arg(long, value_name = "URL", value_parser = unrepeated::admin(), global = true, help_heading = "Where")]
+    #[arg(long, value_name = "URL", value_parser = secret_parser::admin(), global = true, help_heading = "Where")]
     admin: Option<Url>,
     /// A file with the token for it; `SEMEL_ADMIN_TOKEN` is the token itself
     #[arg(long, value_name = "FILE", global = true, help_heading = "Where")]
@@ -53,7 +53,7 @@ pub(super) struct Target {
 /// [`Target::check_unused`]. Every command below `semel records` accepts them otherwise.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct UnusedTarget {
-    #[arg(long, value_parser = unrepeated::admin(), hide = true)]
+    #[arg(long, value_parser = secret_parser::admin(), hide = true)]
     admin: Option<Url>,
     #[arg(long, hide = true)]
     token_file: Option<PathBuf>,
@@ -67,14 +67,14 @@ pub(super) struct UnusedTarget {
 
 impl Gateway {
     /// The gateway, ready for requests.
-    pub(super) fn client(&self) -> Result<AdminClient, Stop> {
+    pub(super) fn client(&self) -> Result<AdminClient, CliError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = match (&self.admin, variable(ADMIN_VARIABLE)) {
             (Some(url), _) => url.clone(),
             (None, Some(text)) => {
-                text.parse().map_err(|why| Stop::usage(format!("{ADMIN_VARIABLE}: {why}")))?
+                text.parse().map_err(|why| CliError::usage(format!("{ADMIN_VARIABLE}: {why}")))?
             }
-            (None, None) => ADMIN.parse().map_err(Stop::usage)?,
+            (None, None) => ADMIN.parse().map_err(CliError::usage)?,
         };
         let token = match &self.token_file {
             Some(file) => Some(token(file)?),
@@ -85,13 +85,13 @@ impl Gateway {
         }
         let authorities = self.ca.as_deref().map(|file| read(file, FileKind::Certificates)).transpose()?;
         let remote = Remote::new(url, token.as_deref().map(str::trim), authorities.as_deref());
-        Ok(AdminClient::Remote(remote.map_err(Stop::usage)?))
+        Ok(AdminClient::Remote(remote.map_err(CliError::usage)?))
     }
 }
 
 impl Target {
     /// Refuses flags that a command with its own store flags does not read.
-    pub(super) fn check_unused(&self) -> Result<(), Stop> {
+    pub(super) fn check_unused(&self) -> Result<(), CliError> {
         let Self { gateway: Gateway { admin, token_file, ca }, store, config } = self;
         let given = [
             (admin.is_some(), "--admin"),
@@ -101,9 +101,9 @@ impl Target {
             (config.is_some(), "--config"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
-            Some((_, flag)) => {
-                Err(Stop::usage(format!("{flag} cannot be used here: name the stores with --from and --to")))
-            }
+            Some((_, flag)) => Err(CliError::usage(format!(
+                "{flag} cannot be used here: name the stores with --from and --to"
+            ))),
             None => Ok(()),
         }
     }
@@ -119,10 +119,10 @@ impl Target {
     }
 
     /// The admin API, ready for requests.
-    pub(super) async fn client(&self, with_bodies: bool) -> Result<AdminClient, Stop> {
+    pub(super) async fn client(&self, with_bodies: bool) -> Result<AdminClient, CliError> {
         let Some(url) = &self.store else {
             if self.config.is_some() {
-                return Err(Stop::usage(
+                return Err(CliError::usage(
                     "--config works only with --store: a running gateway uses its own \
                     configuration",
                 ));
@@ -144,7 +144,7 @@ pub(super) async fn ask(
     path: &str,
     body: Option<&Value>,
     is_json: bool,
-) -> Result<Value, Stop> {
+) -> Result<Value, CliError> {
     let Reply { status, retry_after, document } = client.ask(method, path, body).await?;
     if (200..300).contains(&status) {
         // The API always answers with an object.
@@ -160,11 +160,11 @@ pub(super) async fn ask(
     let later = retry_after.map(|seconds| format!(" Ask again in {seconds} s.")).unwrap_or_default();
     let why = format!("{why}{later}{code}");
     Err(match status {
-        400 | 413 => Stop::usage(why),
-        404 if member("code").as_deref() == Some("OPERATION_NOT_FOUND") => Stop::not_found(why),
-        409 => Stop::refused(why),
-        401 => Stop::failed(format!("{why} Put it into {TOKEN_VARIABLE}, or a file for --token-file.")),
-        _ => Stop::failed(why),
+        400 | 413 => CliError::usage(why),
+        404 if member("code").as_deref() == Some("OPERATION_NOT_FOUND") => CliError::not_found(why),
+        409 => CliError::refused(why),
+        401 => CliError::failed(format!("{why} Put it into {TOKEN_VARIABLE}, or a file for --token-file.")),
+        _ => CliError::failed(why),
     })
 }
 
@@ -175,18 +175,18 @@ pub(super) async fn ask_record(
     path: &str,
     body: Option<&Value>,
     is_json: bool,
-) -> Result<Value, Stop> {
+) -> Result<Value, CliError> {
     let record = ask(client, method, path, body, is_json).await?;
     if record["operationId"].is_string() { Ok(record) } else { Err(foreign()) }
 }
 
 /// The response is JSON, but not from the admin API.
-pub(super) fn foreign() -> Stop {
-    Stop::failed("the response is not from the admin API; is this an admin address?")
+pub(super) fn foreign() -> CliError {
+    CliError::failed("the response is not from the admin API; is this an admin address?")
 }
 
 /// What a configuration file says about the records of its gateways.
-fn configured(file: &Path) -> Result<Configured, Stop> {
+fn configured(file: &Path) -> Result<Configured, CliError> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
     let config = read.map_err(|mistakes| render_mistakes(file, &mistakes))?;
     let routes = config.routes().map_err(|error| error.to_string())?;
@@ -194,15 +194,15 @@ fn configured(file: &Path) -> Result<Configured, Stop> {
     Ok(Configured { sealing: config.sealing, hashing: config.storage.hashing, routes })
 }
 
-fn token(file: &Path) -> Result<String, Stop> {
+fn token(file: &Path) -> Result<String, CliError> {
     let token = String::from_utf8(read(file, FileKind::Token)?)
-        .map_err(|_| Stop::usage(format!("{} contains no token", file.display())))?;
+        .map_err(|_| CliError::usage(format!("{} contains no token", file.display())))?;
     if token.trim().is_empty() {
-        return Err(Stop::usage(format!("{} is empty; it should contain a token", file.display())));
+        return Err(CliError::usage(format!("{} is empty; it should contain a token", file.display())));
     }
     Ok(token)
 }
 
-fn read(file: &Path, kind: FileKind) -> Result<Vec<u8>, Stop> {
-    bounded_read::read(file, kind).map_err(|error| Stop::failed(unreadable(file, &error)))
+fn read(file: &Path, kind: FileKind) -> Result<Vec<u8>, CliError> {
+    bounded_read::read(file, kind).map_err(|error| CliError::failed(unreadable(file, &error)))
 }

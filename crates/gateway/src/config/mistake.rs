@@ -32,25 +32,25 @@ pub(super) struct Place {
 
 impl Place {
     /// A mistake at this place.
-    pub(super) fn mistake(self, problem: impl Into<String>, fix: impl Into<String>) -> Mistake {
-        Mistake { at: self.at, given_by: self.given_by, what: problem.into(), fix: fix.into() }
+    pub(super) fn mistake(self, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
+        ConfigError { at: self.at, given_by: self.given_by, problem: problem.into(), fix: fix.into() }
     }
 }
 
 /// One mistake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ConfigError {
     /// Its position in the file, if it has one.
     pub at: Option<Position>,
     /// The flag or the environment variable that is the cause, such as `--ttl` or `SEMEL_TTL`; `None` for the file.
     pub given_by: Option<String>,
     /// What is wrong, and why that matters.
-    pub what: String,
+    pub problem: String,
     /// How to fix it.
     pub fix: String,
 }
 
-impl Mistake {
+impl ConfigError {
     /// Where it is: in a flag, a variable, or the file named `file`.
     pub fn place<'a>(&'a self, file: &'a str) -> &'a str {
         self.given_by.as_deref().unwrap_or(file)
@@ -58,7 +58,7 @@ impl Mistake {
 
     /// The message, for the file named `file`.
     pub fn message(&self, file: &str) -> String {
-        let Self { at, what: problem, fix, .. } = self;
+        let Self { at, problem, fix, .. } = self;
         match at {
             Some(Position { line, column }) => format!("{file}:{line}:{column}: {problem}\n    fix: {fix}"),
             None => format!("{}: {problem}\n    fix: {fix}", self.place(file)),
@@ -66,7 +66,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(Position { line, column }) = self.at {
             write!(f, "line {line}, column {column}: ")?;
@@ -74,7 +74,7 @@ impl fmt::Display for Mistake {
         if let Some(given_by) = &self.given_by {
             write!(f, "{given_by}: ")?;
         }
-        write!(f, "{}; fix: {}", self.what, self.fix)
+        write!(f, "{}; fix: {}", self.problem, self.fix)
     }
 }
 

@@ -43,7 +43,7 @@ mod terms;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use mistake::{Mistake, Position};
+pub use mistake::{ConfigError, Position};
 pub use overrides::Overrides;
 pub use plan::{Admin, Operation, Plan};
 pub use route_options::{Keep, RouteOptions};
@@ -180,7 +180,7 @@ impl Config {
 }
 
 /// Reads the text of a file; an empty text means no file. Reports every mistake, in the order of the file.
-pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Result<Config, Vec<Mistake>> {
+pub fn read(text: &str, over: &Overrides, environment: &Environment<'_>) -> Result<Config, Vec<ConfigError>> {
     let given = over.lines(text.len());
     let (given_tables, _) = DeTable::parse_recoverable(&given.text);
     let document = Document::new(text, (&given, given_tables.get_ref()), environment);
@@ -277,7 +277,7 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = RouteOptions::read(&defaults_table);
-    let reporter = terms::MistakeReporter { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
+    let reporter = terms::RouteErrors { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
     let terms = reporter.terms(&defaults, None, deadline);
     let inherited_questions = ask::of_defaults(&defaults_table, listen.address);
     let questions =

@@ -7,7 +7,7 @@ use super::plan::Operation;
 use super::records::{self, Sealing};
 use super::route_options::RouteOptions;
 use super::table::{Span, Table};
-use super::terms::MistakeReporter;
+use super::terms::RouteErrors;
 use http::Method;
 use semel_http::{KeyRule, RoutePattern, RouteSettings, RouteSettingsError, Routes};
 use semel_text::printable::is_all_printable;
@@ -74,7 +74,7 @@ fn one(
     rates_table.end();
     let (own_options, questions) = (RouteOptions::read(table), ask::of_operation(table, inherited.listen));
     let options = own_options.over(inherited.options);
-    let terms = MistakeReporter { table, is_whole: false, sealing: inherited.sealing, skew: inherited.skew }
+    let terms = RouteErrors { table, is_whole: false, sealing: inherited.sealing, skew: inherited.skew }
         .terms(&options, name, inherited.deadline)?;
     let questions = questions.of_one(inherited.questions, table, &terms);
     check_callers(table, &terms);

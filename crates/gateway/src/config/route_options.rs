@@ -146,7 +146,7 @@ const STORE_DOWN: [(&str, StoreDown); 2] =
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The options that do not fit together, and why.
-pub(super) type OptionMistake = (&'static [&'static str], String);
+pub(super) type OptionError = (&'static [&'static str], String);
 
 /// Terms that are being put together from options. Some of them only have a meaning together.
 pub(super) struct Draft {
@@ -180,18 +180,18 @@ impl Draft {
     }
 
     /// The policy. It may be invalid.
-    pub(super) fn policy(&self) -> Result<PolicySettings, OptionMistake> {
+    pub(super) fn policy(&self) -> Result<PolicySettings, OptionError> {
         Ok(PolicySettings { selection: self.selection()?, ..self.policy.clone() })
     }
 
     /// The terms, with this policy.
-    pub(super) fn terms(self, name: Option<String>, policy: Policy) -> Result<RouteSettings, OptionMistake> {
+    pub(super) fn terms(self, name: Option<String>, policy: Policy) -> Result<RouteSettings, OptionError> {
         let bounds = key::Rules::new(self.key_length.0, self.key_length.1)
             .map_err(|error| (["key_min", "key_max"].as_slice(), error.to_string()))?;
         Ok(RouteSettings { name, policy, key_rules: bounds.with_weak(self.weak_keys), ..self.terms })
     }
 
-    fn selection(&self) -> Result<Selection, OptionMistake> {
+    fn selection(&self) -> Result<Selection, OptionError> {
         let selection = Selection::default()
             .with_headers(&self.compared_headers)
             .map_err(|error| (["fingerprint_headers"].as_slice(), error.to_string()))?

@@ -2,7 +2,7 @@
 
 use super::mistake::Place;
 use super::table::Table;
-use super::{Config, Mistake};
+use super::{Config, ConfigError};
 use crate::stores::Url;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn place(table: &Table<'_, '_>, key: &str) -> Place {
 impl Config {
     /// Mistakes that only this machine shows, and that `semel serve` would find when it opens the store and the archive: what
     /// they name does not exist or cannot be used. Opens and creates nothing.
-    pub fn check_startup(&self) -> Vec<Mistake> {
+    pub fn check_startup(&self) -> Vec<ConfigError> {
         let StartPositions { store, archive } = self.start_positions.clone();
         let store = self.store.check_files().err().map(|why| {
             let problem = format!("the store cannot be opened: {why}");

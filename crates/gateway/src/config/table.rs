@@ -1,7 +1,7 @@
 //! Tables of a file, read key by key. A key that nobody asked for is a mistake, and all mistakes are collected.
 
 use super::Environment;
-use super::mistake::{Mistake, Place, Position, split_fix};
+use super::mistake::{ConfigError, Place, Position, split_fix};
 use super::nearest::nearest;
 use super::overrides::GivenLines;
 use semel::quota::Rate;
@@ -25,7 +25,7 @@ pub(super) struct Document<'i> {
     given: &'i GivenLines,
     given_tables: &'i DeTable<'i>,
     pub(super) environment: &'i Environment<'i>,
-    mistakes: RefCell<Vec<Mistake>>,
+    mistakes: RefCell<Vec<ConfigError>>,
     /// Which keys each kind of table was asked for.
     known: RefCell<BTreeMap<&'static str, BTreeSet<&'static str>>>,
     /// Keys that nobody asked for.
@@ -81,7 +81,7 @@ impl<'i> Document<'i> {
     }
 
     /// All mistakes, in the order of the file.
-    pub(super) fn end(self) -> Vec<Mistake> {
+    pub(super) fn end(self) -> Vec<ConfigError> {
         let known = self.known.borrow();
         for (label, key, span) in self.unknown_keys.take() {
             let keys_of_table = known.get(label).into_iter().flatten().copied();

@@ -2,7 +2,7 @@
 //! it.
 
 use super::records::Sealing;
-use super::route_options::{Draft, OptionMistake, RouteOptions};
+use super::route_options::{Draft, OptionError, RouteOptions};
 use super::table::Table;
 use semel::core::policy::{Policy, PolicyError, PolicySettings};
 use semel::sealing::Seal;
@@ -10,7 +10,7 @@ use semel_http::{RouteSettings, RouteSettingsError};
 use std::time::Duration;
 
 /// Reports keys that do not fit together.
-pub(super) struct MistakeReporter<'t, 'p, 'i> {
+pub(super) struct RouteErrors<'t, 'p, 'i> {
     pub(super) table: &'t Table<'p, 'i>,
     /// Whether nothing is inherited: then a mistake is reported even if no key of this table is its cause.
     pub(super) is_whole: bool,
@@ -20,7 +20,7 @@ pub(super) struct MistakeReporter<'t, 'p, 'i> {
     pub(super) skew: Duration,
 }
 
-impl MistakeReporter<'_, '_, '_> {
+impl RouteErrors<'_, '_, '_> {
     /// Reports a mistake, if it can be fixed in this table.
     fn report(&self, keys: &[&str], problem: &str, fix: &str) {
         let at = self.table.span_of_any(keys);
@@ -36,7 +36,7 @@ impl MistakeReporter<'_, '_, '_> {
         name: Option<String>,
         deadline: Duration,
     ) -> Option<RouteSettings> {
-        let report_mistake = |(keys, report): OptionMistake| self.report(keys, &report, "change one of them");
+        let report_mistake = |(keys, report): OptionError| self.report(keys, &report, "change one of them");
         let draft = Draft::of(options, deadline);
         let mut policy = draft.policy().map_err(report_mistake).ok()?;
         // The engine adds the skew to every record's terms, so the check includes it.

@@ -27,10 +27,10 @@ pub(super) fn parsed(text: &str) -> Config {
 pub(super) fn mistakes(text: &str) -> Vec<String> {
     let found = read(text, &Overrides::default(), &nothing).expect_err("a mistake");
     let position =
-        |mistake: &Mistake| mistake.at.map(|Position { line, column }| format!("{line}:{column}: "));
+        |mistake: &ConfigError| mistake.at.map(|Position { line, column }| format!("{line}:{column}: "));
     found
         .iter()
-        .map(|found| format!("{}{} / {}", position(found).unwrap_or_default(), found.what, found.fix))
+        .map(|found| format!("{}{} / {}", position(found).unwrap_or_default(), found.problem, found.fix))
         .collect()
 }
 
@@ -94,7 +94,7 @@ fn the_default_file_has_exactly_the_known_keys() {
     top.end();
     let known = document.known();
     let unknown: Vec<_> =
-        document.end().into_iter().filter(|found| found.what.contains("unknown key")).collect();
+        document.end().into_iter().filter(|found| found.problem.contains("unknown key")).collect();
     assert!(unknown.is_empty(), "{unknown:#?}");
 
     let written = |label: &str| -> BTreeSet<String> {
@@ -298,10 +298,10 @@ fn a_sealing_key_is_read_from_the_environment() {
     let config = read(&text("GOOD"), &Overrides::default(), &good).expect("no mistake");
     assert!(format!("{:?}", config.sealing).contains("2026"));
     let found = read(&text("SHORT"), &Overrides::default(), &short).expect_err("too short");
-    assert!(found[0].what.contains("has 2 bytes"), "{found:?}");
+    assert!(found[0].problem.contains("has 2 bytes"), "{found:?}");
     let twice = format!("{}{}", text("GOOD"), text("GOOD"));
     let found = read(&twice, &Overrides::default(), &good).expect_err("one name for two");
-    assert!(found[0].what.contains("two sealing keys are called `2026`"), "{found:?}");
+    assert!(found[0].problem.contains("two sealing keys are called `2026`"), "{found:?}");
     assert_eq!(found[0].at.map(|at| at.line), Some(5));
 }
 

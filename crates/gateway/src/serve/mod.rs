@@ -6,9 +6,9 @@ mod alarms;
 pub(crate) mod allocator;
 mod announce;
 pub mod demo;
-mod entrance;
 mod ledgers;
 mod lines;
+mod pipeline;
 mod repeated;
 mod requests;
 mod rotation;
@@ -20,11 +20,11 @@ mod storage;
 
 use crate::ask::Directory;
 use crate::caller_rules::CallerRules;
-use crate::config::{Mistake, Next, Operation, Plan};
+use crate::config::{ConfigError, Next, Operation, Plan};
 use crate::{terminal, unsealed};
 use admin_address::{AdminHandle, AdminServer};
-use entrance::Entrance;
 use ledgers::Ledgers;
+use pipeline::PipelineHandle;
 use requests::Requests;
 use semel::core::store::{Clock as _, OpenOptions, Store};
 use semel::core::time::Time;
@@ -54,7 +54,7 @@ pub struct Gateway {
     bound: Bound,
     engine: Engine,
     store: Arc<dyn Store>,
-    entrance: Entrance,
+    pipeline: PipelineHandle,
     layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
@@ -140,14 +140,14 @@ impl Gateway {
             admin_address.as_ref().and_then(AdminServer::credentials).as_ref(),
         );
         let joined = stack.joined(&plan, &engine, &metrics, &shadow, None);
-        let (way, layer) = joined.map_err(|error| error.to_string())?;
-        let entrance = Entrance::new(way, plan.tracer.clone(), requests);
+        let (pipeline, layer) = joined.map_err(|error| error.to_string())?;
+        let pipeline = PipelineHandle::new(pipeline, plan.tracer.clone(), requests);
         Ok(Self {
             plan,
             bound,
             engine,
             store,
-            entrance,
+            pipeline,
             layer,
             directory,
             ledgers,
@@ -161,7 +161,7 @@ impl Gateway {
 
     /// Applies new plans while the gateway runs.
     pub fn reloading(&self) -> Reloading {
-        let (plan, engine, entrance) = (self.plan.clone(), self.engine.clone(), self.entrance.clone());
+        let (plan, engine, pipeline) = (self.plan.clone(), self.engine.clone(), self.pipeline.clone());
         let (admin_handle, directory) =
             (self.admin_address.as_ref().map(AdminServer::admin_handle), self.directory.clone());
         let (metrics, shadow) = (self.metrics.clone(), self.shadow.clone());
@@ -170,7 +170,7 @@ impl Gateway {
         Reloading {
             plan,
             engine,
-            entrance,
+            pipeline,
             layer,
             directory,
             ledgers,
@@ -216,7 +216,7 @@ impl Gateway {
 
     /// Serves until `stop`, then lets running requests finish within the drain time.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, entrance, admin_address, is_draining, metrics, .. } = self;
+        let Self { plan, bound, engine, store, pipeline, admin_address, is_draining, metrics, .. } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -248,7 +248,7 @@ impl Gateway {
             is_draining.store(true, Ordering::Relaxed);
             asked_at = Some(clock.uptime());
         };
-        let drained = bound.serve(entrance, stop).await;
+        let drained = bound.serve(pipeline, stop).await;
         let took = asked_at.map_or(Duration::ZERO, |at| clock.uptime().saturating_sub(at));
         // Requests whose clients left are still running: they get at least a moment to store their outcome.
         let farewell = engine.shutdown(drain.saturating_sub(took).max(Duration::from_secs(1))).await;
@@ -289,7 +289,7 @@ impl Gateway {
 pub struct Reloading {
     plan: Plan,
     engine: Engine,
-    entrance: Entrance,
+    pipeline: PipelineHandle,
     layer: Layer,
     directory: Directory,
     ledgers: Ledgers,
@@ -323,7 +323,7 @@ impl Reloading {
         // First, because routes need an engine that knows their reconcilers.
         let before = self.directory.replace(routes);
         let joined = stack.joined(&plan, &self.engine, &self.metrics, &self.shadow, Some(&self.layer));
-        let (way, layer) = joined.map_err(|error| {
+        let (pipeline, layer) = joined.map_err(|error| {
             self.directory.replace(before);
             format!("{error}. Keys of [sealing] are read only at start")
         })?;
@@ -348,7 +348,7 @@ impl Reloading {
         self.ledgers = ledgers;
         self.caller_rules = caller_rules;
         self.layer = layer;
-        self.entrance.replace(way);
+        self.pipeline.replace(pipeline);
         // Settings in use stay the reference; otherwise, a second reload would not report them.
         Ok(plan.held_back(&self.plan))
     }
@@ -395,7 +395,7 @@ fn read_anew<'c>(
 }
 
 /// Reads the configuration again: a plan, or everything that is wrong.
-pub type Reread = dyn Fn() -> Result<Plan, Vec<Mistake>> + Send + Sync;
+pub type Reread = dyn Fn() -> Result<Plan, Vec<ConfigError>> + Send + Sync;
 
 /// Serves until the process is asked to stop; a second request stops it at once. On each reload signal, takes a new
 /// plan from `reread`, if there is one.

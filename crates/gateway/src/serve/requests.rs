@@ -30,16 +30,16 @@ tokio::task_local! {
 
 /// The request that is being served, as far as the layer has reported about it.
 #[derive(Debug, Default)]
-struct Current(Mutex<Known>);
+struct Current(Mutex<RequestFacts>);
 
 #[derive(Debug, Clone)]
-struct Known {
+struct RequestFacts {
     operation: String,
     outcome: &'static str,
     operation_id: Option<OperationId>,
 }
 
-impl Default for Known {
+impl Default for RequestFacts {
     /// Forwarded unchanged, or answered by the gateway itself.
     fn default() -> Self {
         Self { operation: OTHER.to_owned(), outcome: "passed", operation_id: None }
@@ -47,11 +47,11 @@ impl Default for Known {
 }
 
 impl Current {
-    fn change(&self, change: impl FnOnce(&mut Known)) {
+    fn change(&self, change: impl FnOnce(&mut RequestFacts)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn known(&self) -> Known {
+    fn facts(&self) -> RequestFacts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -65,16 +65,16 @@ impl Observer for OutcomeRecorder {
         let Some(outcome) = metrics::outcome(event.what) else { return };
         // Later events, such as those of shadow mode, belong to no current request.
         let _ = CURRENT.try_with(|current| {
-            current.change(|known| (known.outcome, known.operation_id) = (outcome, event.operation_id));
+            current.change(|facts| (facts.outcome, facts.operation_id) = (outcome, event.operation_id));
         });
     }
 
     fn routed(&self, operation: &str, mode: Mode) {
         let _ = CURRENT.try_with(|current| {
-            current.change(|known| {
-                operation.clone_into(&mut known.operation);
+            current.change(|facts| {
+                operation.clone_into(&mut facts.operation);
                 if mode == Mode::Shadow {
-                    known.outcome = "shadow";
+                    facts.outcome = "shadow";
                 }
             });
         });
@@ -124,16 +124,16 @@ impl Requests {
         let begun = SystemClock.uptime();
         let current = Arc::new(Current::default());
         let Ok(response) = CURRENT.scope(Arc::clone(&current), answering).await;
-        let mut known = current.known();
+        let mut facts = current.facts();
         let Sent { status, is_refusal, code } = Sent::of(&response, &watch);
         if is_refusal {
             self.metrics.refused(code);
-            known.outcome = code.map_or(REFUSED, Code::as_str);
+            facts.outcome = code.map_or(REFUSED, Code::as_str);
         }
         let took = SystemClock.uptime().saturating_sub(begun);
-        self.metrics.answered(&known.operation, known.outcome, status, took);
+        self.metrics.answered(&facts.operation, facts.outcome, status, took);
         if self.is_logged {
-            log(&method, &known, status, took);
+            log(&method, &facts, status, took);
         }
         Ok(response)
     }
@@ -163,16 +163,16 @@ fn status_of(refusal: Refusal) -> StatusCode {
     StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
-fn log(method: &Method, known: &Known, status: StatusCode, took: Duration) {
-    let id = known.operation_id.map(|id| id.to_string());
+fn log(method: &Method, facts: &RequestFacts, status: StatusCode, took: Duration) {
+    let id = facts.operation_id.map(|id| id.to_string());
     let trace = trace::current().map(|context| format!("{:032x}", context.trace));
     tracing::info!(
         target: REQUEST_LOG,
         method = method.as_str(),
-        operation = known.operation,
+        operation = facts.operation,
         status = status.as_u16(),
         duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        outcome = known.outcome,
+        outcome = facts.outcome,
         operation_id = id.as_deref(),
         trace_id = trace.as_deref(),
         "served"
@@ -211,7 +211,7 @@ where
         let operation = match attempted {
             Some(operation) => self.metrics.label_of(&operation),
             None => {
-                CURRENT.try_with(|current| current.known().operation).unwrap_or_else(|_| OTHER.to_owned())
+                CURRENT.try_with(|current| current.facts().operation).unwrap_or_else(|_| OTHER.to_owned())
             }
         };
         let (pending_response, metrics) = (self.inner.call(request), self.metrics.clone());

@@ -1,8 +1,8 @@
 //! Builds what requests pass through: the client's side, the layer, and the upstream's side. It opens no socket and no
 //! store, because a reload builds all of this again and may discard it.
 
-use super::entrance::{Known, Way};
 use super::ledgers::Ledgers;
+use super::pipeline::{Pipeline, WithCallerRules};
 use super::requests::{OutcomeRecorder, Timed};
 use super::routes::routes;
 use super::{alarms, lines};
@@ -86,7 +86,7 @@ impl Stack {
         metrics: &Metrics,
         shadow: &Tally,
         before: Option<&Layer>,
-    ) -> Result<(Way, Layer), RouteSettingsError> {
+    ) -> Result<(Pipeline, Layer), RouteSettingsError> {
         let Self { outbound, caller_rules, routes } = self;
         let layer = Layer::routed(engine.clone(), routes.clone())?;
         metrics.call_by(&routes);
@@ -111,7 +111,7 @@ impl Stack {
         let layer = if plan.is_any_protected() { layer.publishing(plan.prefix.as_str()) } else { layer };
         let layer = caller_rules.under(layer);
         let guarded = layer.layer(Timed::new(Traced::new(outbound), metrics.clone()));
-        Ok((Inbound::new(Known::new(guarded, caller_rules), plan.rules()), layer))
+        Ok((Inbound::new(WithCallerRules::new(guarded, caller_rules), plan.rules()), layer))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What lives here: which two stores, what is shown meanwhile, and the exit code. What must never: how a record is copied.
 
-use super::super::stop::Stop;
+use super::super::cli_error::CliError;
 use super::super::target::UnusedTarget;
 use crate::serve::say;
 use crate::stores::Url;
@@ -38,17 +38,17 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, is_json: bool) -> Result<(), CliError> {
         let Self { from, to, gateways_stopped, .. } = self;
         for url in [from, to] {
             if url.backend().is_in_process() {
-                return Err(Stop::usage(format!(
+                return Err(CliError::usage(format!(
                     "{url} ends with the process that opened it: it cannot be copied"
                 )));
             }
         }
         if from == to {
-            return Err(Stop::usage("--from and --to name the same store"));
+            return Err(CliError::usage("--from and --to name the same store"));
         }
         let source = source(from).await?;
         let target = to.open().await?;
@@ -74,35 +74,36 @@ impl Args {
 }
 
 /// The store with the records, if it is there and can be read as a whole.
-async fn source(url: &Url) -> Result<Box<dyn Inspection>, Stop> {
-    let unusable = |error: semel::core::store::Error| Stop::failed(format!("{url} cannot be read: {error}"));
+async fn source(url: &Url) -> Result<Box<dyn Inspection>, CliError> {
+    let unusable =
+        |error: semel::core::store::Error| CliError::failed(format!("{url} cannot be read: {error}"));
     if !url.exists().await.map_err(unusable)? {
-        return Err(Stop::failed(format!("{url} does not exist, or holds no records of Semel")));
+        return Err(CliError::failed(format!("{url} does not exist, or holds no records of Semel")));
     }
     let source = url.inspect().await.map_err(unusable)?;
     let schema = source.schema().await.map_err(unusable)?;
     if schema.have != schema.wanted {
-        return Err(Stop::failed(format!(
+        return Err(CliError::failed(format!(
             "{url} has schema {}, and this version copies schema {}: run semel schema apply --store {url} first",
             schema.have, schema.wanted
         )));
     }
     if source.is_replica().await.map_err(unusable)? {
-        return Err(Stop::refused(format!(
+        return Err(CliError::refused(format!(
             "{url} is answered by a standby, which may lag behind: name the server that takes writes"
         )));
     }
     Ok(source)
 }
 
-fn stop(error: &Error) -> Stop {
+fn stop(error: &Error) -> CliError {
     match error {
-        Error::MayBeInUse(_) => Stop::refused(format!("{error}, and add --gateways-stopped")),
-        error if error.is_refusal() => Stop::refused(error.to_string()),
+        Error::MayBeInUse(_) => CliError::refused(format!("{error}, and add --gateways-stopped")),
+        error if error.is_refusal() => CliError::refused(error.to_string()),
         Error::Source(_) | Error::Target(_) => {
-            Stop::failed(format!("{error}. Run the same command again: it goes on where this one ended"))
+            CliError::failed(format!("{error}. Run the same command again: it goes on where this one ended"))
         }
-        error => Stop::failed(error.to_string()),
+        error => CliError::failed(error.to_string()),
     }
 }
 

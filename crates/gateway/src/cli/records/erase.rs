@@ -1,8 +1,8 @@
 //! `semel records erase`.
 
+use super::super::cli_error::CliError;
 use super::super::confirm::confirm;
 use super::super::say_document;
-use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::super::target::ask_record;
 use super::tone;
@@ -38,7 +38,7 @@ enum Extent {
 }
 
 impl Erase {
-    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), CliError> {
         let id = super::find_operation_id(client, &self.id, is_json).await?;
         let (extent, then) = match self.what {
             Extent::Response => ("response", "retries learn that it happened, but not what was answered"),

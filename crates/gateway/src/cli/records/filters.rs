@@ -1,6 +1,6 @@
 //! Which records are meant: the filters that `list`, `watch` and `resolve` share.
 
-use super::super::stop::Stop;
+use super::super::cli_error::CliError;
 use semel::archive::rfc3339;
 use semel::core::record::StateName;
 use semel::core::store::Callers;
@@ -21,7 +21,7 @@ pub(super) struct StateAndFilters {
 
 impl StateAndFilters {
     /// As [`Filters::query`].
-    pub(super) fn query(&self, now: Time, since: Option<Time>) -> Result<String, Stop> {
+    pub(super) fn query(&self, now: Time, since: Option<Time>) -> Result<String, CliError> {
         let mut query = self.others.query(now, since)?;
         if let Some(state) = &self.state {
             push(&mut query, "state", &state.to_ascii_uppercase());
@@ -102,9 +102,9 @@ impl Filters {
     }
 
     /// The filters as the query of the admin API, each with a leading `&`. `since` replaces `--since`, if given.
-    pub(super) fn query(&self, now: Time, since: Option<Time>) -> Result<String, Stop> {
-        let moment = |text: &Option<String>| -> Result<Option<Time>, Stop> {
-            text.as_ref().map(|text| parse(text, now)).transpose().map_err(Stop::usage)
+    pub(super) fn query(&self, now: Time, since: Option<Time>) -> Result<String, CliError> {
+        let moment = |text: &Option<String>| -> Result<Option<Time>, CliError> {
+            text.as_ref().map(|text| parse(text, now)).transpose().map_err(CliError::usage)
         };
         let since = since.map_or_else(|| moment(&self.since), |since| Ok(Some(since)))?;
         let until = moment(&self.until)?;

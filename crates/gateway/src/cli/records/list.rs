@@ -3,7 +3,7 @@
 //! What lives here: filters, pages and the table. What must never: more of a list in memory than a page, or a record left
 //! out because it cannot be read.
 
-use super::super::stop::Stop;
+use super::super::cli_error::CliError;
 use super::super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::filters::{StateAndFilters, push};
 use super::pages::{Page, page};
@@ -39,10 +39,10 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), CliError> {
         let now = SystemClock.now();
         let filter = self.filter(now)?;
-        let mut out = Out::new(is_json, self.all, now);
+        let mut out = ListFormat::new(is_json, self.all, now);
         let mut left = if self.all { usize::MAX } else { self.limit as usize };
         let mut after = self.after.clone();
         let mut callers = BTreeSet::new();
@@ -71,7 +71,7 @@ impl Args {
         Ok(())
     }
 
-    fn filter(&self, now: Time) -> Result<String, Stop> {
+    fn filter(&self, now: Time) -> Result<String, CliError> {
         let mut query = self.filters.query(now, None)?;
         if self.newest_first {
             push(&mut query, "newestFirst", "true");
@@ -87,7 +87,7 @@ fn print(lines: &[String]) {
 }
 
 /// Where records go as they come.
-enum Out {
+enum ListFormat {
     /// One document, at the end.
     Document {
         records: Vec<Value>,
@@ -105,7 +105,7 @@ enum Out {
     },
 }
 
-impl Out {
+impl ListFormat {
     fn new(is_json: bool, is_all: bool, now: Time) -> Self {
         match (is_json, is_all) {
             (true, true) => Self::Lines,
@@ -276,7 +276,7 @@ mod tests {
 
     fn listed(width: Option<usize>) -> String {
         let now = Time::from_millis(1_794_916_800_000);
-        let mut out = Out::table(Screen { width, has_colour: false }, now);
+        let mut out = ListFormat::table(Screen { width, has_colour: false }, now);
         let unreadable = json!({
             "operationId": "e9b7a6c5-5a4e-8d2b-b1c5-3a7d5e6f7a8b", "reason": "the record is damaged",
         });
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_empty_list_says_so() {
-        let out = Out::table(Screen { width: Some(80), has_colour: false }, Time::from_millis(0));
+        let out = ListFormat::table(Screen { width: Some(80), has_colour: false }, Time::from_millis(0));
         assert_eq!(out.end(None), ["no records"]);
     }
 }

@@ -3,9 +3,9 @@
 //! What lives here: which ones, the question whether they are meant, and a report about each. What must never: a record that is
 //! resolved without having been shown, or one whose refusal hides that of another.
 
+use super::super::cli_error::CliError;
 use super::super::confirm::confirm;
 use super::super::say_document;
-use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::super::target::{ask, foreign};
 use super::filters::{Filters, push};
@@ -34,7 +34,7 @@ pub(super) async fn matching(
     filters: &Filters,
     limit: usize,
     is_json: bool,
-) -> Result<Vec<Value>, Stop> {
+) -> Result<Vec<Value>, CliError> {
     let mut query = filters.query(SystemClock.now(), None)?;
     push(&mut query, "state", "UNKNOWN");
     let (mut found, mut after) = (Vec::new(), None::<String>);
@@ -48,7 +48,7 @@ pub(super) async fn matching(
         }
     }
     if found.is_empty() {
-        return Err(Stop::not_found("no UNKNOWN record matches"));
+        return Err(CliError::not_found("no UNKNOWN record matches"));
     }
     if after.is_some() && !is_json {
         eprintln!(
@@ -59,7 +59,11 @@ pub(super) async fn matching(
 }
 
 /// The records with these ids, each found before any is resolved.
-pub(super) async fn named(client: &AdminClient, ids: &[String], is_json: bool) -> Result<Vec<Value>, Stop> {
+pub(super) async fn named(
+    client: &AdminClient,
+    ids: &[String],
+    is_json: bool,
+) -> Result<Vec<Value>, CliError> {
     let mut found: Vec<Value> = Vec::new();
     for beginning in ids {
         let id = super::find_operation_id(client, beginning, is_json).await?;
@@ -78,7 +82,7 @@ pub(super) async fn resolve(
     verdict: &Value,
     is_yes: bool,
     is_json: bool,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let (screen, now) = (Screen::of_stdout(), SystemClock.now());
     if !is_json {
         let rows: Vec<_> = found.iter().map(|record| row(record, now, screen)).collect();
@@ -120,7 +124,7 @@ pub(super) async fn resolve(
     if left > 0 {
         let summary = format!("{done} of {} records were resolved; {left} were not", done + left);
         // What is wrong with the command line is wrong for each of them.
-        return Err(if invalid == left { Stop::usage(summary) } else { Stop::refused(summary) });
+        return Err(if invalid == left { CliError::usage(summary) } else { CliError::refused(summary) });
     }
     if !is_json {
         say(&match done {
@@ -155,7 +159,7 @@ fn about_shown(verdict: &Value, record: &Value) -> Value {
 }
 
 /// Sends the verdict, and waits where the gateway says that it is asked too fast.
-async fn sent(client: &AdminClient, id: OperationId, verdict: &Value) -> Result<Reply, Stop> {
+async fn sent(client: &AdminClient, id: OperationId, verdict: &Value) -> Result<Reply, CliError> {
     let path = format!("/v1/records/{id}/resolve");
     for _ in 1..TRIES {
         let reply = client.ask(Method::POST, &path, Some(verdict)).await?;

@@ -12,7 +12,7 @@ mod settle;
 mod show;
 mod watch;
 
-use super::stop::{EXIT_CODES, Stop};
+use super::cli_error::{CliError, EXIT_CODES};
 use super::table::Tone;
 use super::target::Target;
 use crate::admin_client::AdminClient;
@@ -69,19 +69,19 @@ enum Command {
     /// Every record is read back and compared. Gateways start on the target only after that.
     ///
     /// The tables that services use through semel-tx (inbox marks, fences, business references, counters) are copied too if both
-    /// are SQL stores. Stop these services first: what they write during the copy may be missing.
+    /// are SQL stores. CliError these services first: what they write during the copy may be missing.
     #[command(after_help = copy::EXIT_CODES)]
     Copy(copy::Args),
 }
 
-pub(super) fn main(arguments: &Args) -> Result<ExitCode, Stop> {
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
     runtime.block_on(run(arguments))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(arguments: &Args) -> Result<(), Stop> {
+async fn run(arguments: &Args) -> Result<(), CliError> {
     let Args { command, target, json } = arguments;
     if let Command::Copy(copy) = command {
         target.check_unused()?;
@@ -121,7 +121,7 @@ async fn find_operation_id(
     client: &AdminClient,
     beginning: &str,
     is_json: bool,
-) -> Result<OperationId, Stop> {
+) -> Result<OperationId, CliError> {
     if let Ok(id) = beginning.parse() {
         return Ok(id);
     }
@@ -139,11 +139,11 @@ async fn find_operation_id(
         }
     }
     match *found {
-        [] => Err(Stop::not_found(format!("no operation ID starts with {beginning}"))),
+        [] => Err(CliError::not_found(format!("no operation ID starts with {beginning}"))),
         [id] => Ok(id),
         _ => {
             let ids = found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ");
-            Err(Stop::usage(format!(
+            Err(CliError::usage(format!(
                 "several operation IDs start with {beginning}; give more digits:\n  {ids}"
             )))
         }

@@ -1,6 +1,6 @@
 //! Records, a page at a time.
 
-use super::super::stop::Stop;
+use super::super::cli_error::CliError;
 use super::super::target::{ask, foreign};
 use super::filters::push;
 use crate::admin_client::AdminClient;
@@ -27,7 +27,7 @@ pub(super) async fn page(
     limit: usize,
     after: Option<&str>,
     is_json: bool,
-) -> Result<Page, Stop> {
+) -> Result<Page, CliError> {
     let mut path = format!("/v1/records?limit={}{query}", limit.min(PAGE_MAX));
     if let Some(after) = after {
         push(&mut path, "after", after);

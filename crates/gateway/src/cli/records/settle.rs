@@ -3,8 +3,8 @@
 //! What lives here: an operator's word, from flags to the document that the admin API takes. What must never: an action
 //! without a reason.
 
+use super::super::cli_error::CliError;
 use super::super::say_document;
-use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::super::target::{Target, ask_record};
 use super::filters::Filters;
@@ -86,38 +86,38 @@ fn header(line: &str) -> Result<(String, String), String> {
 
 impl Resolve {
     /// What can be refused before anything is opened.
-    pub(super) fn check(&self, target: &Target) -> Result<(), Stop> {
+    pub(super) fn check(&self, target: &Target) -> Result<(), CliError> {
         match (self.ids.is_empty(), self.filters.is_empty()) {
             (true, true) => {
-                return Err(Stop::usage("name the records: operation IDs, or at least one filter"));
+                return Err(CliError::usage("name the records: operation IDs, or at least one filter"));
             }
-            (false, false) => return Err(Stop::usage("give either operation IDs or filters, not both")),
+            (false, false) => return Err(CliError::usage("give either operation IDs or filters, not both")),
             _ => {}
         }
         if self.fence.is_some() && self.ids.len() != 1 {
-            return Err(Stop::usage(
+            return Err(CliError::usage(
                 "--fence goes with one operation ID; of several, only the attempts that are shown are resolved",
             ));
         }
         let has_response = self.response.is_some() || self.status.is_some();
         if self.outcome == Outcome::NotApplied && has_response {
-            return Err(Stop::usage("not-applied takes no response: the next request with the key runs"));
+            return Err(CliError::usage("not-applied takes no response: the next request with the key runs"));
         }
         if self.outcome == Outcome::Failed && !has_response {
-            return Err(Stop::usage(
+            return Err(CliError::usage(
                 "failed needs the response that every retry gets: --response FILE, or --status NUMBER",
             ));
         }
         if self.outcome == Outcome::Failed && self.status.is_some_and(|status| status < 400) {
-            return Err(Stop::usage("failed needs a status of 400 or more"));
+            return Err(CliError::usage("failed needs a status of 400 or more"));
         }
         if self.unsealed && (target.is_configured() || !target.is_store()) {
-            return Err(Stop::usage(
+            return Err(CliError::usage(
                 "--unsealed is for --store without --config: a file says what is sealed, and a gateway knows",
             ));
         }
         if has_response && target.is_store() && !target.is_configured() && !self.unsealed {
-            return Err(Stop::usage(
+            return Err(CliError::usage(
                 "the response would be stored as it is, whatever the gateways on this store seal: give --config FILE for their \
                  keys, or --unsealed where they have none",
             ));
@@ -125,13 +125,13 @@ impl Resolve {
         Ok(())
     }
 
-    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), CliError> {
         let outcome = self.outcome.to_possible_value();
         let outcome = outcome.as_ref().map_or("", |value| value.get_name());
         let mut verdict = json!({ "outcome": outcome, "reason": self.reason });
         if let Some(response) = self.response()? {
             if let AdminClient::Local(local) = client {
-                local.check_sealing().await.map_err(Stop::usage)?;
+                local.check_sealing().await.map_err(CliError::usage)?;
             }
             verdict["response"] = response;
         }
@@ -156,11 +156,11 @@ impl Resolve {
         many::resolve(client, &found, &verdict, self.yes, is_json).await
     }
 
-    fn response(&self) -> Result<Option<Value>, Stop> {
+    fn response(&self) -> Result<Option<Value>, CliError> {
         if let Some(file) = &self.response {
             let document = serde_json::from_slice(&bytes(file)?);
             return document.map(Some).map_err(|error| {
-                Stop::usage(format!("{} is not a response in JSON: {error}", file.display()))
+                CliError::usage(format!("{} is not a response in JSON: {error}", file.display()))
             });
         }
         let Some(status) = self.status else { return Ok(None) };
@@ -176,7 +176,7 @@ impl Resolve {
 }
 
 impl Release {
-    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), CliError> {
         change_record(
             client,
             super::find_operation_id(client, &self.id, is_json).await?,
@@ -194,7 +194,7 @@ async fn change_record(
     action: &str,
     body: &Value,
     is_json: bool,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let path = format!("/v1/records/{id}/{action}");
     let record = ask_record(client, Method::POST, &path, Some(body), is_json).await?;
     if is_json {
@@ -218,6 +218,6 @@ pub(super) fn describe_result(id: OperationId, action: &str, record: &Value) -> 
     format!("{id} is {state}: {consequence}")
 }
 
-fn bytes(file: &Path) -> Result<Vec<u8>, Stop> {
-    read_or_stdin(file, FileKind::Response).map_err(|error| Stop::failed(unreadable(file, &error)))
+fn bytes(file: &Path) -> Result<Vec<u8>, CliError> {
+    read_or_stdin(file, FileKind::Response).map_err(|error| CliError::failed(unreadable(file, &error)))
 }

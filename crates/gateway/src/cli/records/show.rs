@@ -2,8 +2,8 @@
 //!
 //! What lives here: one record, for people. What must never: what was answered, where nobody asked to see it.
 
+use super::super::cli_error::CliError;
 use super::super::say_document;
-use super::super::stop::Stop;
 use super::super::table::{Screen, Tone};
 use super::super::target::ask_record;
 use super::tone;
@@ -30,7 +30,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), CliError> {
         let path = format!("/v1/records/{}", super::find_operation_id(client, &self.id, is_json).await?);
         let mut record = ask_record(client, Method::GET, &path, None, is_json).await?;
         if !self.body {
@@ -48,13 +48,13 @@ impl Args {
             }
         }
         if self.body && response["unopened"] == true {
-            return Err(Stop::failed(format!(
+            return Err(CliError::failed(format!(
                 "the stored response is sealed and was not opened: {}",
                 unopened(client)
             )));
         }
         if is_withheld {
-            return Err(Stop::failed(
+            return Err(CliError::failed(
                 "the stored response is not shown: that needs a token with the role `bodies` (or --store URL, for whoever may read \
                  the store)",
             ));

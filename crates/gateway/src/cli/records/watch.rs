@@ -3,8 +3,8 @@
 //! What lives here: looking again and again for records that changed. What must never: more than so many pages in one look, however
 //! many records there are, or a change that is shown twice.
 
+use super::super::cli_error::CliError;
 use super::super::say_document;
-use super::super::stop::Stop;
 use super::super::table::Screen;
 use super::filters::StateAndFilters;
 use super::list::{records_table, row};
@@ -41,12 +41,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Args {
     /// Shows every change until Ctrl-C.
-    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), Stop> {
+    pub(super) async fn run(&self, client: &AdminClient, is_json: bool) -> Result<(), CliError> {
         let now = SystemClock.now();
         // Checked before anything is shown.
         self.filters.query(now, None)?;
         let from = match &self.filters.others.since {
-            Some(text) => semel_admin::moment::parse(text, now).map_err(Stop::usage)?,
+            Some(text) => semel_admin::moment::parse(text, now).map_err(CliError::usage)?,
             None => now,
         };
         let mut changes = Changes { from, ..Changes::default() };
@@ -86,7 +86,7 @@ impl Args {
         client: &AdminClient,
         changes: &mut Changes,
         is_json: bool,
-    ) -> Result<Vec<Value>, Stop> {
+    ) -> Result<Vec<Value>, CliError> {
         let query = self.filters.query(SystemClock.now(), Some(changes.from))?;
         let mut new = Vec::new();
         for _ in 0..PAGES_PER_LOOK {

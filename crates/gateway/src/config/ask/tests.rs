@@ -149,7 +149,7 @@ fn a_missing_or_exposed_secret_is_a_mistake() {
     let environment = |_: &str| Some(OsString::from("hunter2"));
     let found = read(open, &Overrides::default(), &environment).expect_err("anybody could read it");
     assert!(
-        found[0].what.contains("others on the network can read it") && found[0].fix.contains("https://"),
+        found[0].problem.contains("others on the network can read it") && found[0].fix.contains("https://"),
         "{found:?}"
     );
     let near = open.replace("ledger.internal", "127.0.0.1:9");
@@ -157,7 +157,7 @@ fn a_missing_or_exposed_secret_is_a_mistake() {
     let message = "retries would get this probe's response";
     let without_answer = near.replace("answer = \"nothing\"\n", "");
     let found = read(&without_answer, &Overrides::default(), &environment).expect_err("`answer` is required");
-    assert!(found[0].what.contains(message) && found[0].fix.contains("answer = \"nothing\""), "{found:?}");
+    assert!(found[0].problem.contains(message) && found[0].fix.contains("answer = \"nothing\""), "{found:?}");
     let below = probe("headers = { x-a = \"env:TOKEN\" }\n");
     assert!(
         read(&below, &Overrides::default(), &environment).is_err(),

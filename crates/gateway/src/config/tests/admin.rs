@@ -162,7 +162,7 @@ fn hashing_secrets_are_read_from_elsewhere_and_shown_nowhere() {
     ] {
         let found = with(&format!("[store]\n{text}")).expect_err("a mistake");
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].what.contains(problem), "{found:?}");
+        assert!(found[0].problem.contains(problem), "{found:?}");
         assert!(
             !format!("{found:?}").contains("horse") && !format!("{found:?}").contains("c3c3"),
             "{found:?}"

@@ -9,12 +9,12 @@ pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed, or nobody cou
 
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stop {
+pub(super) struct CliError {
     code: u8,
     why: String,
 }
 
-impl Stop {
+impl CliError {
     /// It failed, or the server could not be reached.
     pub(super) fn failed(why: impl Into<String>) -> Self {
         Self { code: 1, why: why.into() }
@@ -41,13 +41,13 @@ impl Stop {
     }
 }
 
-impl From<String> for Stop {
+impl From<String> for CliError {
     fn from(why: String) -> Self {
         Self::failed(why)
     }
 }
 
-impl fmt::Display for Stop {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }

@@ -12,23 +12,23 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 /// Reads a value with `parse`, and never repeats one that is refused.
-pub struct Unrepeated<T> {
+pub struct SecretParser<T> {
     parse: Arc<dyn Fn(&str) -> Result<T, String> + Send + Sync>,
 }
 
-impl<T> Unrepeated<T> {
+impl<T> SecretParser<T> {
     fn new(parse: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { parse: Arc::new(parse) }
     }
 }
 
-impl<T> Clone for Unrepeated<T> {
+impl<T> Clone for SecretParser<T> {
     fn clone(&self) -> Self {
         Self { parse: Arc::clone(&self.parse) }
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> TypedValueParser for Unrepeated<T> {
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for SecretParser<T> {
     type Value = T;
 
     fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<T, Error> {
@@ -42,26 +42,26 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Unrepeated<T> {
 }
 
 /// The upstream's URL.
-pub(super) fn upstream() -> Unrepeated<Target> {
-    Unrepeated::new(|text| Target::parse(text).map_err(|error| error.to_string()))
+pub(super) fn upstream() -> SecretParser<Target> {
+    SecretParser::new(|text| Target::parse(text).map_err(|error| error.to_string()))
 }
 
 impl ValueParserFactory for stores::Url {
-    type Parser = Unrepeated<Self>;
+    type Parser = SecretParser<Self>;
 
     fn value_parser() -> Self::Parser {
-        Unrepeated::new(str::parse)
+        SecretParser::new(str::parse)
     }
 }
 
 /// A text that `check` accepts.
-pub(super) fn checked(check: fn(&str) -> Result<(), String>) -> Unrepeated<String> {
-    Unrepeated::new(move |text| check(text).map(|()| text.to_owned()))
+pub(super) fn checked(check: fn(&str) -> Result<(), String>) -> SecretParser<String> {
+    SecretParser::new(move |text| check(text).map(|()| text.to_owned()))
 }
 
 /// A gateway's admin address.
-pub(super) fn admin() -> Unrepeated<client::Url> {
-    Unrepeated::new(str::parse)
+pub(super) fn admin() -> SecretParser<client::Url> {
+    SecretParser::new(str::parse)
 }
 
 #[cfg(test)]

@@ -17,22 +17,22 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 /// Everything between the listener and the upstream, under one configuration.
-pub(super) type Way = Inbound<Known<semel_http::Service<Timed<Traced<Outbound>>>>>;
+pub(super) type Pipeline = Inbound<WithCallerRules<semel_http::Service<Timed<Traced<Outbound>>>>>;
 
 /// Outside Semel's layer: records where each request came from, before its headers are read.
 #[derive(Debug, Clone)]
-pub(super) struct Known<S> {
+pub(super) struct WithCallerRules<S> {
     inner: S,
     caller_rules: CallerRules,
 }
 
-impl<S> Known<S> {
+impl<S> WithCallerRules<S> {
     pub(super) fn new(inner: S, caller_rules: CallerRules) -> Self {
         Self { inner, caller_rules }
     }
 }
 
-impl<S, B> Service<Request<B>> for Known<S>
+impl<S, B> Service<Request<B>> for WithCallerRules<S>
 where
     S: Service<Request<B>>,
 {
@@ -53,28 +53,28 @@ where
 
 /// The entry point for requests. Clones share it.
 #[derive(Clone)]
-pub(super) struct Entrance {
-    way: Arc<RwLock<Way>>,
+pub(super) struct PipelineHandle {
+    pipeline: Arc<RwLock<Pipeline>>,
     tracer: Option<Tracer>,
     requests: Requests,
 }
 
-impl Entrance {
-    pub(super) fn new(way: Way, tracer: Option<Tracer>, requests: Requests) -> Self {
-        Self { way: Arc::new(RwLock::new(way)), tracer, requests }
+impl PipelineHandle {
+    pub(super) fn new(pipeline: Pipeline, tracer: Option<Tracer>, requests: Requests) -> Self {
+        Self { pipeline: Arc::new(RwLock::new(pipeline)), tracer, requests }
     }
 
     /// New requests use this pipeline. Running ones finish on the old one.
-    pub(super) fn replace(&self, way: Way) {
-        *self.way.write().unwrap_or_else(PoisonError::into_inner) = way;
+    pub(super) fn replace(&self, pipeline: Pipeline) {
+        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = pipeline;
     }
 
-    fn way(&self) -> Way {
-        self.way.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current(&self) -> Pipeline {
+        self.pipeline.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Service<Request<listen::Body>> for Entrance {
+impl Service<Request<listen::Body>> for PipelineHandle {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -85,12 +85,12 @@ impl Service<Request<listen::Body>> for Entrance {
 
     fn call(&mut self, mut request: Request<listen::Body>) -> Self::Future {
         // Always ready: readiness is checked for each request.
-        let (mut way, requests) = (self.way(), self.requests.clone());
+        let (mut pipeline, requests) = (self.current(), self.requests.clone());
         let (method, watch) = (request.method().clone(), request.body().watch());
         let Some(tracer) = &self.tracer else {
             // A trace that passes through is not changed, but log lines can name it.
             let trace = Trace::of(request.headers());
-            let pending_response = requests.follow(method, watch, way.call(request));
+            let pending_response = requests.follow(method, watch, pipeline.call(request));
             return match trace {
                 None => Box::pin(pending_response),
                 Some(context) => Box::pin(InTrace::new(context, pending_response)),
@@ -100,7 +100,7 @@ impl Service<Request<listen::Body>> for Entrance {
         request.extensions_mut().insert(SampledTrace(context));
         let recorded = span.clone();
         let pending_response = async move {
-            let Ok(response) = requests.follow(method, watch, way.call(request)).await;
+            let Ok(response) = requests.follow(method, watch, pipeline.call(request)).await;
             if let Some(Ok(id)) =
                 response.headers().get(semel_http::names::OPERATION_ID).map(HeaderValue::to_str)
             {
