@@ -98,9 +98,9 @@ async fn by_hand(engine: Engine, pool: SqlitePool) -> Result<(), Failed> {
     let id = next();
     let mut connection = pool.acquire().await?;
     match begin(&engine, &mut connection, intent(id)?).await? {
-        Begun::Mine(mut mine) => {
-            order(mine.connection(), id).await?;
-            let answer = mine.succeed(outcome(id)).await?.commit().await?;
+        Begun::Owned(mut owned) => {
+            order(owned.connection(), id).await?;
+            let answer = owned.succeed(outcome(id)).await?.commit().await?;
             if answer.replayed { Err("a new key was not run".into()) } else { Ok(()) }
         }
         Begun::Answered(answer) => Err(format!("a new key was answered: {answer:?}").into()),

@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// How long a new engine waits for its store, in multiples of the timeout of a single call.
-const PATIENCE: u32 = 3;
+const TIMEOUTS_AT_START: u32 = 3;
 
 /// Builds an [`Engine`].
 #[must_use]
@@ -181,20 +181,20 @@ impl Builder {
             return Err(BuildError::Secrets(secrets::Error::Terms));
         }
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
-        let patience = PATIENCE * self.settings.store_timeout;
+        let timeout = TIMEOUTS_AT_START * self.settings.store_timeout;
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
         let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
-        let secrets = bounded(&*self.clock, patience, secrets).await?.map_err(BuildError::Secrets)?;
+        let secrets = bounded(&*self.clock, timeout, secrets).await?.map_err(BuildError::Secrets)?;
         // Before the time is read: what others write meanwhile would look like a date in the future.
         let run = format!("{name} {:016x}", self.random.bits() >> 64);
         let read = Heartbeat::read(&*self.store, run, self.clock.uptime());
         let (heartbeat, remembered) =
-            bounded(&*self.clock, patience, read).await?.map_err(BuildError::Store)?;
+            bounded(&*self.clock, timeout, read).await?.map_err(BuildError::Store)?;
         let asked = self.clock.uptime();
         let first = self.store.get(CommandId::from_bytes([0; 32]));
-        let shown = bounded(&*self.clock, patience, first).await?.map_err(BuildError::Store)?.now;
+        let shown = bounded(&*self.clock, timeout, first).await?.map_err(BuildError::Store)?.now;
         let received = self.clock.uptime();
         let boot = self.clock.boot();
         let clock = self.settings.clock.clone();
@@ -263,16 +263,16 @@ impl Builder {
     }
 }
 
-/// Waits for `answer`, at most for `patience`.
+/// Waits for `answer`, at most for `timeout`.
 async fn bounded<T>(
     clock: &dyn Clock,
-    patience: Duration,
+    timeout: Duration,
     answer: impl Future<Output = T>,
 ) -> Result<T, BuildError> {
     tokio::select! {
         biased;
         answer = answer => Ok(answer),
-        () = clock.sleep(patience) => {
+        () = clock.sleep(timeout) => {
             let context = "waiting for the store's first answers";
             Err(BuildError::Store(store::Error::new(Kind::Unavailable, context)))
         }

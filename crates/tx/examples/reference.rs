@@ -25,18 +25,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let scope = Scope::new(Identity::api_key("k-17"), Operation::named("pay"));
         let payload = payload::Raw::from("invoice-117".to_owned());
         let intent = Intent::new(scope, Key::from_source(key)?, Policy::new(Class::Local), payload);
-        let Begun::Mine(mut mine) = begin(&engine, &mut connection, intent).await? else { continue };
-        let operation_id = mine.local().operation_id;
-        let recorded = match references.bind(mine.connection(), "invoice-117", operation_id).await? {
+        let Begun::Owned(mut owned) = begin(&engine, &mut connection, intent).await? else { continue };
+        let operation_id = owned.local().operation_id;
+        let recorded = match references.bind(owned.connection(), "invoice-117", operation_id).await? {
             Binding::Bound => {
-                sqlx::query("INSERT INTO payments VALUES ('invoice-117')").execute(mine.connection()).await?;
+                sqlx::query("INSERT INTO payments VALUES ('invoice-117')")
+                    .execute(owned.connection())
+                    .await?;
                 println!("{key}: paid by operation {operation_id}");
-                mine.succeed(Outcome::http(201, [("content-type", "text/plain")], "paid")).await?
+                owned.succeed(Outcome::http(201, [("content-type", "text/plain")], "paid")).await?
             }
             Binding::Taken { operation_id } => {
                 println!("{key}: refused, operation {operation_id} has paid that invoice");
                 let body = format!("paid by {operation_id}");
-                mine.refuse(Outcome::http(409, [("content-type", "text/plain")], body)).await?
+                owned.refuse(Outcome::http(409, [("content-type", "text/plain")], body)).await?
             }
         };
         recorded.commit().await?;

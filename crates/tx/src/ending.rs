@@ -27,7 +27,7 @@ where
 {
     let command = match engine.enter_local(intent, Waiting::Allowed).await? {
         Entered::Answered(answer) => return Ok(answer),
-        Entered::Mine(command) => command,
+        Entered::Owned(command) => command,
     };
     let operation_id = command.operation_id();
     command.conduct(conduct).await?.unwrap_or_else(|| {
@@ -160,7 +160,7 @@ impl Pending {
     /// cancelled. `false` means that this is unknown: drop this instead. Costs nothing without such a standby.
     pub async fn is_confirmed(&self) -> bool {
         match &self.unconfirmed_timeline {
-            Some(timeline) => self.written.command.patience().has_confirmed_commits(timeline).await,
+            Some(timeline) => self.written.command.timeouts().has_confirmed_commits(timeline).await,
             None => true,
         }
     }
@@ -176,9 +176,9 @@ impl Pending {
     /// How much time is left for the commit. After that the transaction must be rolled back: others may use
     /// another hashing secret by then, under which they do not find this record.
     pub fn time_left(&self) -> Duration {
-        let patience = self.written.command.patience();
-        let passed = patience.uptime().saturating_sub(self.written.since);
-        patience.store_timeout().saturating_sub(passed)
+        let timeouts = self.written.command.timeouts();
+        let passed = timeouts.uptime().saturating_sub(self.written.since);
+        timeouts.store_timeout().saturating_sub(passed)
     }
 }
 

@@ -63,11 +63,11 @@
 //! asked. That is not an `UNKNOWN` outcome: a retry with the *same* key settles it.
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod caller_tx;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod ending;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod error;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod hand;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub mod patterns;
 #[cfg(feature = "postgres")]

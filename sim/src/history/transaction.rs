@@ -31,7 +31,7 @@ pub(crate) async fn transact(
 ) -> Response {
     let command = match engine.enter_local(intent, Waiting::Allowed).await {
         Ok(Entered::Answered(answer)) => return answer.outcome.into(),
-        Ok(Entered::Mine(command)) => command,
+        Ok(Entered::Owned(command)) => command,
         Err(error) => return Response::from(Err(error)),
     };
     let conducted = command.conduct(move |command| conduct(world, command, job, node)).await;
@@ -126,7 +126,7 @@ async fn attempt_once(
     let network = Network::new(Arc::clone(world), node);
     let unanswered = command.committing(&writes);
     let committing = network.commit(writes.id, &writes.write, effect);
-    match command.patience().bounded(committing).await {
+    match command.timeouts().bounded(committing).await {
         Some(Ok(Written::Done { .. })) => {
             unanswered.answered();
             Tried::Committed(attempt, Box::new(writes))

@@ -5,7 +5,7 @@
 
 use crate::call::answer::Error;
 use crate::call::attempt::Attempt;
-use crate::call::local::Patience;
+use crate::call::local::DatabaseTimeouts;
 use crate::node::ownership::Ownership;
 use crate::observe::Call;
 use semel_core::classify::Ending;
@@ -57,8 +57,8 @@ impl Finishing {
     }
 
     /// How long to wait for the database.
-    pub fn patience(&self) -> Patience {
-        Patience::of(&self.ownership.node)
+    pub fn timeouts(&self) -> DatabaseTimeouts {
+        DatabaseTimeouts::of(&self.ownership.node)
     }
 
     /// Reads the record through the store, for databases without locks, where only the last write decides. Also

@@ -51,8 +51,8 @@ impl Tally {
     pub(super) fn decide(&self, cap: Cap, now: Duration, answered: bool) -> CapDecision {
         let Some(base) = self.base else { return CapDecision::Ask };
         let records = self.estimate(base);
-        let patience = if records < cap.records / 2 { FAR_FACTOR } else { 1 };
-        let stale = now.saturating_sub(base.asked_at) >= cap.recount_after.saturating_mul(patience);
+        let factor = if records < cap.records / 2 { FAR_FACTOR } else { 1 };
+        let stale = now.saturating_sub(base.asked_at) >= cap.recount_after.saturating_mul(factor);
         // While one request counts, others use the last count: a slow count must not run several times.
         let asking = |since| now.saturating_sub(since) < cap.recount_after.saturating_mul(FAR_FACTOR);
         if stale && !answered && !self.asking_since.is_some_and(asking) {

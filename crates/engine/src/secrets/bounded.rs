@@ -14,18 +14,18 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub struct Bounded<'a> {
     store: &'a dyn Store,
-    patience: Option<(&'a dyn Clock, Duration)>,
+    limit: Option<(&'a dyn Clock, Duration)>,
 }
 
 impl<'a> Bounded<'a> {
     /// `store` with a `timeout`, usually the same as [elsewhere](crate::Settings::store_timeout).
     pub fn new(store: &'a dyn Store, clock: &'a dyn Clock, timeout: Duration) -> Self {
-        Self { store, patience: Some((clock, timeout)) }
+        Self { store, limit: Some((clock, timeout)) }
     }
 
     /// `store` without a timeout, for a caller with its own one.
     pub(super) fn by_the_caller(store: &'a dyn Store) -> Self {
-        Self { store, patience: None }
+        Self { store, limit: None }
     }
 }
 
@@ -74,7 +74,7 @@ impl Bounded<'_> {
     }
 
     async fn bounded<T>(self, otherwise: Kind, answer: Pending<'_, T>) -> Result<T, Error> {
-        let Some((clock, timeout)) = self.patience else { return answer.await };
+        let Some((clock, timeout)) = self.limit else { return answer.await };
         let late =
             || Err(Error::new(otherwise, "waiting for the store to read or change the state of its secret"));
         within(clock, timeout, answer).await.unwrap_or_else(late)

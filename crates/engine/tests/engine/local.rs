@@ -130,9 +130,9 @@ async fn a_duplicate_gets_what_another_node_committed() {
     let world = World::new();
     let (here, there) = (world.engine().await, world.engine().await);
     let entered = here.enter_local(local("k"), Waiting::Never).await.expect("entered");
-    let Entered::Mine(still_open) = entered else { panic!("it has no outcome yet") };
+    let Entered::Owned(still_open) = entered else { panic!("it has no outcome yet") };
     let entered = there.enter_local(local("k"), Waiting::Never).await.expect("entered");
-    let Entered::Mine(mut command) = entered else { panic!("it has no outcome yet") };
+    let Entered::Owned(mut command) = entered else { panic!("it has no outcome yet") };
     let look = command.look().await.expect("read");
     let LocalJudgement::Run(attempt) = command.judge(look).await.expect("judged") else {
         panic!("it is new")

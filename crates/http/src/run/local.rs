@@ -42,7 +42,7 @@ impl ProtectedRequest {
         let answer = match self.state.engine.hand_over(intent).await {
             Err(error) => return Ok(self.refuse_about(Problem::of_error(&error), None, None, Some(&key))),
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),
-            Ok(HandedOver::Mine(handover)) => {
+            Ok(HandedOver::Owned(handover)) => {
                 let id = handover.operation_id();
                 let called = {
                     let _running_work = RunningWork::new(&self.state, &self.route);

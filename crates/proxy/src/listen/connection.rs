@@ -165,10 +165,10 @@ impl Server {
     {
         let (connection, others) = (slot.connection(), slot.others());
         let exchange = Arc::clone(connection.exchange());
-        let (scanner, patience) = (Scanner::new(self.options.limits()), self.options.patience());
+        let (scanner, timeouts) = (Scanner::new(self.options.limits()), self.options.timeouts());
         let (refusals, head_slot) = (self.options.refusals(), self.heads.slot());
         let mut stream =
-            Stream::new(io, scanner, Arc::clone(&exchange), patience, refusals.clone(), (slot, head_slot));
+            Stream::new(io, scanner, Arc::clone(&exchange), timeouts, refusals.clone(), (slot, head_slot));
         let protocol = tokio::select! {
             biased;
             protocol = stream.protocol() => protocol,

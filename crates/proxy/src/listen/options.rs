@@ -2,7 +2,7 @@
 //! for ever.
 
 use super::proxies::Proxies;
-use crate::wire::{Limits, Patience, Rate, RefusalObserver, Refusals};
+use crate::wire::{ClientTimeouts, Limits, Rate, RefusalObserver, Refusals};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -140,8 +140,8 @@ impl Options {
         Refusals { prefix: self.prefix.get(), observer: self.refusals.clone() }
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        Patience {
+    pub(super) fn timeouts(&self) -> ClientTimeouts {
+        ClientTimeouts {
             head: self.head_timeout,
             idle: self.idle_timeout,
             write: self.write_timeout,

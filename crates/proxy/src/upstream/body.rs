@@ -2,8 +2,8 @@
 
 use super::error_kind::{Counting, UpstreamError};
 use super::h2::{Lease, Sending};
-use super::patience::Remaining;
 use super::pool::PooledConnection;
+use super::response_timer::Remaining;
 use crate::listen;
 use ::h2::{Reason, RecvStream};
 use bytes::Bytes;

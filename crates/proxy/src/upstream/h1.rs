@@ -3,8 +3,8 @@
 use super::body::Body;
 use super::dial::NewConnection;
 use super::failed::{Failed, NoResponse};
-use super::patience::Patience;
 use super::pool::PooledConnection;
+use super::response_timer::ResponseTimer;
 use super::socket::Socket;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -95,18 +95,18 @@ pub(super) async fn exchange(
     let is_protected = attempt.is_some();
     let is_upgrade = request.headers().contains_key(UPGRADE);
     *request.version_mut() = Version::HTTP_11;
-    let mut patience = Patience::start(response_timeout, &mut request, is_protected);
+    let mut timer = ResponseTimer::start(response_timeout, &mut request, is_protected);
     let connection = lent.connection();
     let socket = Arc::clone(&connection.socket);
     socket.begin(attempt);
     let mut sending = pin!(connection.sender.try_send_request(request));
-    let sent = match patience.wait(&mut sending).await {
+    let sent = match timer.wait(&mut sending).await {
         Some(sent) => sent,
         None if socket.seal() == 0 => {
             return Err(Failed::new(Failure::Unreachable, "no response in time").into());
         }
         // The socket is sealed: reading on sends nothing more.
-        None => match patience.arrived(&mut sending).await {
+        None => match timer.arrived(&mut sending).await {
             Some(Ok(response)) => Ok(response),
             _ => return Err(Failed::new(Failure::TimedOut, "no response in time").into()),
         },
@@ -145,7 +145,7 @@ pub(super) async fn exchange(
     }
     lent.note_keep_alive(&response);
     let is_timed = is_protected && !is_endless(response.headers());
-    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| patience.remaining()))))
+    Ok(response.map(|incoming| Body::h1(incoming, lent, is_timed.then(|| timer.remaining()))))
 }
 
 /// Whether hyper can read a response's body. It decodes only `chunked`, so the body of `gzip, chunked` would be

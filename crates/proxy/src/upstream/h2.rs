@@ -6,7 +6,7 @@
 use super::body::Body;
 use super::dial::NewConnection;
 use super::failed::Failed;
-use super::patience::Patience;
+use super::response_timer::ResponseTimer;
 use super::socket::Socket;
 use ::h2::client::{Builder, SendRequest};
 use ::h2::{Error, Reason, SendStream};
@@ -129,7 +129,7 @@ pub(super) async fn exchange(
 ) -> Result<Response<Body>, Failed> {
     let unsent = |cause: &'static str| Failed::new(Failure::Unreachable, cause);
     let mut sender = lease.0.sender().ok_or_else(|| unsent("the connection was closed"))?;
-    let mut patience = Patience::start(response_timeout, &mut request, attempt.is_some());
+    let mut timer = ResponseTimer::start(response_timeout, &mut request, attempt.is_some());
     let (head, body) = prepare(request, target)?;
     let is_end = body.is_end_stream();
     if let Some(Err(error)) = attempt.as_ref().map(Attempt::check) {
@@ -142,7 +142,7 @@ pub(super) async fn exchange(
     let broken = Broken::default();
     let mut sending = Sending::of(body, sending, is_end, &broken, attempt.as_ref());
     let mut response = pin!(response);
-    let response = match patience.wait(&mut response).await {
+    let response = match timer.wait(&mut response).await {
         Some(response) => response,
         // If the socket accepted nothing since, nothing of the request was sent, and it must stay so: otherwise the
         // library keeps it and sends it later. Other streams of the connection are stuck as well.
@@ -152,7 +152,7 @@ pub(super) async fn exchange(
         }
         None => {
             sending.stop();
-            let Some(Ok(response)) = patience.arrived(&mut response).await else {
+            let Some(Ok(response)) = timer.arrived(&mut response).await else {
                 lease.suspect();
                 return Err(Failed::new(Failure::TimedOut, "no response in time"));
             };
@@ -170,8 +170,7 @@ pub(super) async fn exchange(
     })?;
     let is_timed = attempt.is_some() && !is_endless(response.headers());
     let length = content_length(response.headers());
-    Ok(response
-        .map(|stream| Body::h2(stream, length, lease, sending, is_timed.then(|| patience.remaining()))))
+    Ok(response.map(|stream| Body::h2(stream, length, lease, sending, is_timed.then(|| timer.remaining()))))
 }
 
 /// Whether the upstream says that it did not and will not process the request: the stream was refused, or is beyond

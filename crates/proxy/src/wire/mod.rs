@@ -6,22 +6,22 @@
 //! before any handler sees the request: whoever wants to refuse those has to look at the bytes.
 
 mod chunked;
+mod client_timeouts;
 mod closing;
 mod exchange;
 mod head;
 mod head_room;
 mod line;
-mod patience;
 mod piece;
 mod rate;
 mod refusal;
 mod scanner;
 mod stream;
 
+pub(crate) use client_timeouts::ClientTimeouts;
 pub(crate) use exchange::{Exchange, Running};
 pub(crate) use head_room::{HeadRoom, HeadSlot};
 pub(crate) use line::is_disguised;
-pub(crate) use patience::Patience;
 pub(crate) use piece::{BUFFER_BYTES, poll_read_piece};
 pub(crate) use rate::Allowance;
 pub use rate::Rate;

@@ -4,10 +4,10 @@
 //! last thing, and the library behind is told that nothing more comes. So answers stay in order, whatever a client sends
 //! without waiting for them.
 
+use super::client_timeouts::{ClientTimeouts, ReadTimer, Wait};
 use super::closing::Closing;
 use super::exchange::Exchange;
 use super::head_room::HeadSlot;
-use super::patience::{Patience, ReadTimer, Wait};
 use super::piece::poll_read_piece;
 use super::rate::Allowance;
 use super::refusal::{Refusal, Refusals};
@@ -49,7 +49,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         io: I,
         scanner: Scanner,
         exchange: Arc<Exchange>,
-        patience: Patience,
+        timeouts: ClientTimeouts,
         refusals: Refusals,
         (slot, head_slot): (impl Any + Send + Sync, HeadSlot),
     ) -> Self {
@@ -61,8 +61,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
             passed: 0,
             head_slot,
             answered: 0,
-            read_timer: ReadTimer::new(patience),
-            taking: Allowance::writing(patience.rate, patience.write),
+            read_timer: ReadTimer::new(timeouts),
+            taking: Allowance::writing(timeouts.rate, timeouts.write),
             closing: None,
             refusals,
             _slot: Box::new(slot),

@@ -6,14 +6,14 @@ use super::database::Database;
 use super::look::{Seen, look};
 use super::timed_out;
 use super::write::{RecordWrite, server_error, write};
+use crate::caller_tx::{Committed, WriteFailure, commit};
 use crate::ending::{Written, ended};
 use crate::error::{BoxError, Error};
-use crate::hand::{Committed, WriteFailure, commit};
 use futures_util::FutureExt as _;
 use semel::ExecuteResponse;
 use semel::SPANS;
 use semel::local::{
-    Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Patience,
+    DatabaseTimeouts, Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites,
 };
 use semel_core::outcome::Outcome;
 use semel_sql::postgres::transaction::{ServerError, TransactionStatements};
@@ -111,15 +111,15 @@ async fn try_once(
         Ok(connection) => connection,
         Err(error) => return TransactionResult::Failed(error),
     };
-    let patience = command.patience();
+    let timeouts = command.timeouts();
     let begin = connection.get().begin_with(database.isolation.begin());
-    let begun = patience.bounded(begin).await.map(|begun| begun.map_err(Error::Database));
+    let begun = timeouts.bounded(begin).await.map(|begun| begun.map_err(Error::Database));
     let mut transaction = match begun.unwrap_or_else(|| Err(timed_out())) {
         Ok(transaction) => transaction,
         Err(error) => return TransactionResult::Failed(error),
     };
     let claim = tracing::trace_span!(target: SPANS, "claim");
-    let looking = look(&mut transaction, checked, command.ids(), command.idle_max(), &patience);
+    let looking = look(&mut transaction, checked, command.ids(), command.idle_max(), &timeouts);
     let looked = looking.instrument(claim).await;
     let (seen, judged) = match looked {
         Ok((look, seen)) => (seen, command.judge(look).await.map_err(Error::Engine)),
@@ -128,7 +128,7 @@ async fn try_once(
     let attempt = match judged {
         Ok(LocalJudgement::Run(attempt)) => attempt,
         other => {
-            if roll_back(&patience, transaction).await {
+            if roll_back(&timeouts, transaction).await {
                 connection.keep();
             }
             return match other {
@@ -150,7 +150,7 @@ async fn try_once(
         Ok(ending) => Ok(ending),
         Err(result) => Err(result),
     };
-    let written_at = patience.uptime();
+    let written_at = timeouts.uptime();
     let writes = match ending {
         Ok(ending) => {
             let finish = tracing::trace_span!(target: SPANS, "finish");
@@ -161,7 +161,7 @@ async fn try_once(
     match writes {
         Ok(writes) => {
             let unanswered = command.committing(&writes);
-            match commit::<Postgres>(&patience, unanswered, transaction.commit(), written_at, &seen).await {
+            match commit::<Postgres>(&timeouts, unanswered, transaction.commit(), written_at, &seen).await {
                 // A nested transaction that the work left open was ended instead. Closing rolls back.
                 Committed::Yes if connection.get().is_in_transaction() => {
                     let operation_id = attempt.local().operation_id;
@@ -185,7 +185,7 @@ async fn try_once(
         }
         Err(result) => {
             let is_over = if result.leaves_connection_idle() {
-                roll_back(&patience, transaction).await
+                roll_back(&timeouts, transaction).await
             } else {
                 drop(transaction);
                 false
@@ -195,7 +195,7 @@ async fn try_once(
             } else {
                 // A statement may still run there. The server would notice a closed connection only after it.
                 drop(connection);
-                end_session(&database.pool, &seen, &patience).await;
+                end_session(&database.pool, &seen, &timeouts).await;
             }
             command.rolled_back(attempt);
             result
@@ -259,7 +259,7 @@ async fn end(
         Error::StaleSnapshot => TransactionResult::Again(error),
         error => TransactionResult::Failed(error),
     })?;
-    match command.patience().bounded(write(transaction, checked, seen, &writes, record)).await {
+    match command.timeouts().bounded(write(transaction, checked, seen, &writes, record)).await {
         Some(Ok(())) => Ok(writes),
         Some(Err(WriteFailure::Conflict)) => Err(TransactionResult::Again(Error::StaleSnapshot)),
         Some(Err(WriteFailure::Left)) => {
@@ -277,7 +277,7 @@ fn row(writes: &LocalWrites) -> Result<RecordWrite, semel_core::store::Error> {
 
 /// Ends the session of this transaction, from another connection. Best effort: it ends by itself after its
 /// statement.
-async fn end_session(pool: &PgPool, seen: &Seen, patience: &Patience) {
+async fn end_session(pool: &PgPool, seen: &Seen, timeouts: &DatabaseTimeouts) {
     let ending = async {
         let mut connection = BorrowedConnection::from(pool).await?;
         let ending = sqlx::query(TransactionStatements::END_SESSION).bind(seen.process).bind(seen.mark);
@@ -285,10 +285,10 @@ async fn end_session(pool: &PgPool, seen: &Seen, patience: &Patience) {
         connection.keep();
         Ok::<_, Error>(())
     };
-    drop(patience.bounded(ending).await);
+    drop(timeouts.bounded(ending).await);
 }
 
 /// Whether the transaction is known to be over, so that its connection can be used again.
-pub(super) async fn roll_back(patience: &Patience, transaction: Transaction<'_, Postgres>) -> bool {
-    matches!(patience.bounded(transaction.rollback()).await, Some(Ok(())))
+pub(super) async fn roll_back(timeouts: &DatabaseTimeouts, transaction: Transaction<'_, Postgres>) -> bool {
+    matches!(timeouts.bounded(transaction.rollback()).await, Some(Ok(())))
 }

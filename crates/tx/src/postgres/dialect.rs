@@ -4,9 +4,9 @@ use super::database::Database;
 use super::look::{Seen, look, restore_idle};
 use super::settle::Doubt;
 use super::write::{RecordWrite, server_error, write, write_record};
+use crate::caller_tx::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 use crate::error::Error;
-use crate::hand::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
-use semel::local::{LocalLook, LocalWrites, Patience};
+use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
 use semel_core::machine::{Found, Landing, Write};
 use semel_core::store;
@@ -30,9 +30,9 @@ impl Dialect for Postgres {
         database: &Database,
         ids: Ids,
         idle_max: Duration,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
     ) -> Result<(LocalLook, Seen), Error> {
-        look(connection, database.checked()?, ids, idle_max, patience).await
+        look(connection, database.checked()?, ids, idle_max, timeouts).await
     }
 
     async fn give_back(connection: &mut PgConnection, seen: &Seen) -> Result<(), Error> {
@@ -88,11 +88,11 @@ impl Dialect for Postgres {
     async fn settle(
         database: &Database,
         seen: &Seen,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
         (ids, id): (Ids, CommandId),
         landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
     ) -> CommitStatus {
-        Doubt { patience, database, seen, ids, id }.settle(landing).await
+        Doubt { timeouts, database, seen, ids, id }.settle(landing).await
     }
 
     fn before_rollback(_: &mut PgConnection) {
@@ -110,7 +110,7 @@ impl Dialect for Postgres {
         poll_once(Transactions::begin(connection, None));
     }
 
-    async fn close(connection: &mut PgConnection, database: &Database, patience: &Patience) -> bool {
+    async fn close(connection: &mut PgConnection, database: &Database, timeouts: &DatabaseTimeouts) -> bool {
         // sqlx closes only connections that it owns, and a transaction does not give its connection away. So
         // an ended connection takes its place.
         let options = database.pool.connect_options();
@@ -119,7 +119,7 @@ impl Dialect for Postgres {
             let ending = sqlx::query("SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())");
             ending.execute(&mut ended).await.is_err().then_some(ended)
         };
-        match patience.within(CLOSE_WAIT_MAX.min(patience.store_timeout()), replacing).await.flatten() {
+        match timeouts.within(CLOSE_WAIT_MAX.min(timeouts.store_timeout()), replacing).await.flatten() {
             Some(ended) => {
                 drop(std::mem::replace(connection, ended));
                 true

@@ -3,14 +3,14 @@
 
 use super::database::Database;
 use super::join::outermost;
+use crate::caller_tx;
 use crate::error::Error;
-use crate::hand;
 use semel::local::LocalEnding;
 use semel::{Attempt, Engine};
 use sqlx::{Postgres, Transaction};
 
 /// A transaction that contains an attempt's ending, ready to be committed.
-pub type Finish<'c> = hand::Finish<'c, Postgres>;
+pub type Finish<'c> = caller_tx::Finish<'c, Postgres>;
 
 /// Writes the ending of an `external` or `downstream` attempt into `transaction`, together with the
 /// application's resulting change: the card is charged, then the order is `PAID`. Call it from the attempt's
@@ -32,5 +32,5 @@ pub async fn finish_in<'c>(
 ) -> Result<Finish<'c>, Error> {
     let open = outermost(transaction)?;
     database.check_beside(engine).await?;
-    hand::finish(database.clone(), open, attempt, ending).await
+    caller_tx::finish(database.clone(), open, attempt, ending).await
 }

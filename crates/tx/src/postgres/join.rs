@@ -1,21 +1,21 @@
 //! Manual local commands, in a transaction that is already open.
 
 use super::database::Database;
+use crate::caller_tx::{self, Open};
 use crate::error::Error;
-use crate::hand::{self, Open};
 use semel::{Engine, Intent};
 use semel_core::store::{self, Kind};
 use sqlx::{Postgres, Transaction};
 
 /// The result of joining a transaction.
-pub type Joined<'c> = hand::Joined<'c, Postgres>;
+pub type Joined<'c> = caller_tx::Joined<'c, Postgres>;
 /// A transaction that must end with a local command's record.
-pub type Mine<'c> = hand::Mine<'c, Postgres>;
+pub type OwnedTransaction<'c> = caller_tx::OwnedTransaction<'c, Postgres>;
 /// A transaction that contains a local command's record, ready to be committed.
-pub type Recorded<'c> = hand::Recorded<'c, Postgres>;
+pub type Recorded<'c> = caller_tx::Recorded<'c, Postgres>;
 
-/// Joins `transaction` for `intent`: from here on it belongs to the command, and ends with [`Mine::succeed`]
-/// or [`Mine::refuse`].
+/// Joins `transaction` for `intent`: from here on it belongs to the command, and ends with [`OwnedTransaction::succeed`]
+/// or [`OwnedTransaction::refuse`].
 ///
 /// Does not wait: while a duplicate runs, the answer is that the command is in progress. The transaction
 /// belongs to the caller, so it runs in no task of the engine, and dropping it rolls it back.
@@ -26,7 +26,7 @@ pub type Recorded<'c> = hand::Recorded<'c, Postgres>;
 ///
 /// `transaction` must not be nested in another one, which would decide instead: that is refused.
 ///
-/// Earlier writes of the transaction belong to the command from now on: [`Mine::refuse`] undoes them too.
+/// Earlier writes of the transaction belong to the command from now on: [`OwnedTransaction::refuse`] undoes them too.
 /// Join first.
 ///
 /// Above `READ COMMITTED` the transaction sees the record as it was at its own first statement. If that is
@@ -40,7 +40,7 @@ pub async fn join<'c>(
 ) -> Result<Joined<'c>, Error> {
     let open = outermost(transaction)?;
     database.check_beside(engine).await?;
-    hand::join(engine, database.clone(), open, intent).await
+    caller_tx::join(engine, database.clone(), open, intent).await
 }
 
 /// Refuses a transaction that is nested in another, which is left unchanged.

@@ -4,7 +4,7 @@ use super::database::Checked;
 use super::timed_out;
 use super::write::failed;
 use crate::error::Error;
-use semel::local::{LocalLook, Patience};
+use semel::local::{DatabaseTimeouts, LocalLook};
 use semel_core::id::CommandId;
 use semel_core::store::{self, Kind};
 use semel_sql::postgres::transaction::{TransactionStatements, lock_number, operation_uuid, reading};
@@ -37,15 +37,15 @@ pub(super) async fn look(
     checked: &Checked,
     (arbiter, moved_to): (CommandId, Option<CommandId>),
     idle_max: Duration,
-    patience: &Patience,
+    timeouts: &DatabaseTimeouts,
 ) -> Result<(LocalLook, Seen), Error> {
-    let asked = patience.uptime();
+    let asked = timeouts.uptime();
     let query = sqlx::query(AssertSqlSafe(Arc::clone(&checked.statements.look)))
         .bind(lock_number(&arbiter))
         .bind(operation_uuid(&arbiter))
         .bind(moved_to.as_ref().map(operation_uuid))
         .bind(i32::try_from(idle_max.as_millis()).unwrap_or(i32::MAX).max(1));
-    let answered = patience.bounded(query.fetch_one(connection)).await;
+    let answered = timeouts.bounded(query.fetch_one(connection)).await;
     let row = answered.ok_or_else(timed_out)?.map_err(failed)?;
     if row.try_get::<bool, _>(1).map_err(Error::Database)? {
         let cause = "the server that answered is a standby, which may lag behind";

@@ -20,7 +20,7 @@ mod write;
 pub use crate::ending::Pending;
 pub use database::{Database, Isolation};
 pub use finish::{Finish, finish_in};
-pub use join::{Joined, Mine, Recorded, join};
+pub use join::{Joined, OwnedTransaction, Recorded, join};
 
 use crate::ending::conduct_in_engine;
 use crate::error::{BoxError, Error};

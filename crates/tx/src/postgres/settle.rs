@@ -7,9 +7,9 @@ use super::borrowed::BorrowedConnection;
 use super::conduct::roll_back;
 use super::database::{Checked, Database, Isolation};
 use super::look::{Seen, look};
+use crate::caller_tx::CommitStatus;
 use crate::error::Error;
-use crate::hand::CommitStatus;
-use semel::local::Patience;
+use semel::local::DatabaseTimeouts;
 use semel_core::id::CommandId;
 use semel_core::machine::{Found, Landing};
 use semel_core::store::Reading;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A transaction whose commit is unknown.
 pub(super) struct Doubt<'a> {
-    pub(super) patience: &'a Patience,
+    pub(super) timeouts: &'a DatabaseTimeouts,
     pub(super) database: &'a Database,
     pub(super) seen: &'a Seen,
     /// The ID whose lock the transaction has, and the other ID that is read.
@@ -42,7 +42,7 @@ impl Doubt<'_> {
                 }
             }
         };
-        self.patience.bounded(asking).await.unwrap_or(CommitStatus::Unknown)
+        self.timeouts.bounded(asking).await.unwrap_or(CommitStatus::Unknown)
     }
 
     /// `None`: its own transaction still has the lock, or the server's standby may not have it.
@@ -59,8 +59,8 @@ impl Doubt<'_> {
         let begin = connection.get().begin_with(Isolation::ReadCommitted.begin());
         let mut transaction = begin.await.map_err(Error::Database)?;
         let (look, now) =
-            look(&mut transaction, checked, self.ids, self.patience.store_timeout(), self.patience).await?;
-        if roll_back(self.patience, transaction).await {
+            look(&mut transaction, checked, self.ids, self.timeouts.store_timeout(), self.timeouts).await?;
+        if roll_back(self.timeouts, transaction).await {
             connection.keep();
         }
         if now.timeline != self.seen.timeline {
@@ -71,7 +71,7 @@ impl Doubt<'_> {
         let reading = if self.id == self.ids.0 { Some(&look.arbiter) } else { look.moved_to.as_ref() };
         Ok(match landing(reading.map_or(Found::Nothing, Reading::found)) {
             // It is visible, but the server's standby may not have it.
-            Landing::Landed if self.patience.has_confirmed(self.id, has_landed).await => {
+            Landing::Landed if self.timeouts.has_confirmed(self.id, has_landed).await => {
                 Some(CommitStatus::Committed)
             }
             Landing::Missing if look.has_lock => Some(CommitStatus::RolledBack),

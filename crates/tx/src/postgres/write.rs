@@ -2,8 +2,8 @@
 
 use super::database::Checked;
 use super::look::Seen;
+use crate::caller_tx::WriteFailure;
 use crate::error::Error;
-use crate::hand::WriteFailure;
 use semel::local::LocalWrites;
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Unchanged, Write};

@@ -75,7 +75,7 @@ async fn try_once(
     database: &Database,
     work: &Work,
 ) -> BatchRun {
-    let (operation_id, patience) = (attempt.local().operation_id, command.patience());
+    let (operation_id, timeouts) = (attempt.local().operation_id, command.timeouts());
     let (expects, deadline) = (attempt.expects(), attempt.work_deadline());
     let unanswered = command.running_elsewhere();
     let in_work = InWork { command, attempt, ended: Err(Error::StaleSnapshot) };
@@ -90,7 +90,7 @@ async fn try_once(
     };
     // As long as work may take, and the disk after it. A batch that hangs keeps the command: duplicates wait
     // for it.
-    let answered = patience.within(deadline.saturating_add(patience.store_timeout()), running).await;
+    let answered = timeouts.within(deadline.saturating_add(timeouts.store_timeout()), running).await;
     let Some(answered) = answered else {
         let source = "the disk, or others' work, did not end in time".into();
         return BatchRun::Done(Err(Error::CommitInDoubt { operation_id, source }));

@@ -50,7 +50,7 @@ where
     database.check(engine).await?;
     let finishing = attempt.finishing().await;
     let (reading, asked) = finishing.look().await?;
-    let (id, patience, operation_id) = (finishing.id(), finishing.patience(), finishing.operation_id());
+    let (id, timeouts, operation_id) = (finishing.id(), finishing.timeouts(), finishing.operation_id());
     let record = reading.record().ok_or(Error::Overtaken(operation_id))?;
     let expects = [(id, Expect::unchanged(record))];
     let shared = Arc::new(Mutex::new(Some(InWork { finishing, reading, asked, failed: None })));
@@ -62,7 +62,7 @@ where
         };
         database.store.run_in_batch(expects, database.limit, step)
     };
-    let answered = patience.within(database.limit.saturating_add(patience.store_timeout()), running).await;
+    let answered = timeouts.within(database.limit.saturating_add(timeouts.store_timeout()), running).await;
     let in_doubt = |source| Err(Error::CommitInDoubt { operation_id, source });
     let Some(answered) = answered else {
         // A batch that hangs keeps the attempt: nothing else of it is written meanwhile.

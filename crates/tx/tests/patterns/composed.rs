@@ -81,16 +81,17 @@ async fn on_sqlite_a_reused_reference_is_refused_permanently() {
     let mut bound_results = Vec::new();
     for key in ["key-1", "key-2"] {
         let mut connection = world.pool().acquire().await.expect("a connection");
-        let Begun::Mine(mut mine) = begin(&engine, &mut connection, intent(key)).await.expect("begun") else {
+        let Begun::Owned(mut owned) = begin(&engine, &mut connection, intent(key)).await.expect("begun")
+        else {
             panic!("it is new");
         };
-        let id = mine.local().operation_id;
-        let bound = references.bind(mine.connection(), "invoice-117", id).await.expect("an answer");
+        let id = owned.local().operation_id;
+        let bound = references.bind(owned.connection(), "invoice-117", id).await.expect("an answer");
         let recorded = if bound == Binding::Bound {
-            Lite::run(mine.connection(), effect(&world, "paid")).await.expect("written");
-            mine.succeed(Outcome::http(201, [("a", "b")], "")).await
+            Lite::run(owned.connection(), effect(&world, "paid")).await.expect("written");
+            owned.succeed(Outcome::http(201, [("a", "b")], "")).await
         } else {
-            mine.refuse(Outcome::http(409, [("a", "b")], "")).await
+            owned.refuse(Outcome::http(409, [("a", "b")], "")).await
         };
         recorded.expect("recorded").commit().await.expect("committed");
         bound_results.push(bound == Binding::Bound);

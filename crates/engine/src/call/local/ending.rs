@@ -53,7 +53,7 @@ pub enum Unwritable {
 
 impl LocalCommand {
     /// The writes at the end of the attempt's transaction. Call this right before writing, and commit within the
-    /// [store's timeout](super::Patience::store_timeout): a rotation of the hashing secret waits that long.
+    /// [store's timeout](super::DatabaseTimeouts::store_timeout): a rotation of the hashing secret waits that long.
     pub fn end(&self, attempt: &LocalAttempt, ending: LocalEnding) -> Result<LocalWrites, Unwritable> {
         let node = &self.node;
         let since = node.clock.uptime();

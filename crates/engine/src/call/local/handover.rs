@@ -21,7 +21,7 @@ const LOOKS_MAX: u32 = 4;
 #[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
 pub enum HandedOver {
     /// The handler has to run it by joining it.
-    Mine(Handover),
+    Owned(Handover),
     /// It has an outcome, runs elsewhere, or is refused.
     Answered(ExecuteResponse),
 }
@@ -82,14 +82,14 @@ impl Engine {
     pub async fn hand_over(&self, intent: Intent) -> Result<HandedOver, Error> {
         let mut command = match self.enter_local(intent.clone(), Waiting::Allowed).await? {
             Entered::Answered(answer) => return Ok(HandedOver::Answered(answer)),
-            Entered::Mine(command) => command,
+            Entered::Owned(command) => command,
         };
         if let Some(answer) = command.known_answer().await? {
             return Ok(HandedOver::Answered(answer));
         }
         let operation_id = command.operation_id();
         let state = Mutex::new(State::Waiting(Box::new(command)));
-        Ok(HandedOver::Mine(Handover { shared: Arc::new(Shared { intent, operation_id, state }) }))
+        Ok(HandedOver::Owned(Handover { shared: Arc::new(Shared { intent, operation_id, state }) }))
     }
 }
 

@@ -63,7 +63,7 @@ impl Local {
 /// The result of [`Engine::enter_local`].
 pub enum Entered {
     /// No duplicate in this process runs it: look for it in the database.
-    Mine(LocalCommand),
+    Owned(LocalCommand),
     /// A duplicate ran it, or its outcome is known.
     Answered(ExecuteResponse),
 }
@@ -90,11 +90,11 @@ pub struct LocalCommand {
 
 /// How long the engine waits for its database, and by which clock.
 #[derive(Clone)]
-pub struct Patience {
+pub struct DatabaseTimeouts {
     node: Arc<Node>,
 }
 
-impl Patience {
+impl DatabaseTimeouts {
     pub(crate) fn of(node: &Arc<Node>) -> Self {
         Self { node: Arc::clone(node) }
     }
@@ -120,9 +120,9 @@ impl Patience {
     }
 }
 
-impl std::fmt::Debug for Patience {
+impl std::fmt::Debug for DatabaseTimeouts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Patience({:?})", self.store_timeout())
+        write!(f, "DatabaseTimeouts({:?})", self.store_timeout())
     }
 }
 
@@ -151,16 +151,16 @@ impl Engine {
         };
         if let Some(command) = handover.join()? {
             // It was entered when it was handed over.
-            return Ok(Entered::Mine(LocalCommand {
+            return Ok(Entered::Owned(LocalCommand {
                 wait_until: waiter.until,
                 handover: Some(JoinedHandover::new(handover)),
                 ..command
             }));
         }
         Ok(match self.enter(intent, waiter).await? {
-            Entered::Mine(command) => {
+            Entered::Owned(command) => {
                 let handover = Some(JoinedHandover::new(handover));
-                Entered::Mine(LocalCommand { handover, ..command })
+                Entered::Owned(LocalCommand { handover, ..command })
             }
             Entered::Answered(answer) => {
                 handover.answered(&answer);
@@ -200,7 +200,7 @@ impl Engine {
         beat::catch_up(&node.store).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
-        Ok(Entered::Mine(LocalCommand {
+        Ok(Entered::Owned(LocalCommand {
             node,
             recognised,
             running_entry,
@@ -253,8 +253,8 @@ impl LocalCommand {
     }
 
     /// How long to wait for the database.
-    pub fn patience(&self) -> Patience {
-        Patience::of(&self.node)
+    pub fn timeouts(&self) -> DatabaseTimeouts {
+        DatabaseTimeouts::of(&self.node)
     }
 
     /// How long its transaction may wait for this process: as long as its work may take, and its commit after that.

@@ -1,6 +1,6 @@
 //! Commits without an answer.
 
-use super::{LocalCommand, LocalWrites, Patience, handover};
+use super::{DatabaseTimeouts, LocalCommand, LocalWrites, handover};
 use crate::call::answer::Error;
 use crate::call::finishing::Finishing;
 use crate::observe::Call;
@@ -10,7 +10,7 @@ use semel_core::store::{Reading, Store};
 use std::sync::Arc;
 
 /// A commit without an answer yet. If the waiter goes away or never gets an answer, the store knows that reads of the
-/// command have to be [confirmed](Patience::has_confirmed), and a layer that handed it over answers that it is in doubt.
+/// command have to be [confirmed](DatabaseTimeouts::has_confirmed), and a layer that handed it over answers that it is in doubt.
 #[must_use = "dropped, the commit counts as in doubt"]
 pub struct Unanswered {
     store: Arc<dyn Store>,
@@ -64,7 +64,7 @@ impl Finishing {
     }
 }
 
-impl Patience {
+impl DatabaseTimeouts {
     /// The entry under `id`, read through the store.
     pub async fn read(&self, id: CommandId) -> Result<Reading, Error> {
         Ok(self.node.store.bounded(Call::Get, self.node.store.raw.get(id)).await?)

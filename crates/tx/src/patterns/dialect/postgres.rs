@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
 use super::{Dialect, FormerBounds};
-use crate::hand::poll_once;
+use crate::caller_tx::poll_once;
 use crate::patterns::connection::{PatternRow, WorkFuture};
 use crate::patterns::error::Fault;
 use crate::patterns::savepoint_name::SavepointName;

@@ -4,7 +4,7 @@
 //! `busy_timeout` limits the wait for the lock.
 
 use super::{Dialect, FormerBounds};
-use crate::hand::poll_once;
+use crate::caller_tx::poll_once;
 use crate::patterns::connection::{PatternRow, WorkFuture};
 use crate::patterns::error::Fault;
 use crate::patterns::savepoint_name::SavepointName;

@@ -1,8 +1,8 @@
 //! Refuses connections and transactions that cannot keep the guarantee.
 
 use super::rows::code;
+use crate::caller_tx::Open;
 use crate::error::Error;
-use crate::hand::Open;
 use semel::{Engine, StoreId};
 use semel_core::store::{self, Kind};
 use semel_sql::sqlite::transaction as sql;

@@ -2,9 +2,9 @@
 
 use super::check::{is_marked, mark};
 use super::rows::{Entries, RecordWrite, code, look, write, write_record};
+use crate::caller_tx::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 use crate::error::Error;
-use crate::hand::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
-use semel::local::{LocalLook, LocalWrites, Patience};
+use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
 use semel_core::machine::{Found, Landing, Write};
 use semel_core::store::{self, Reading};
@@ -24,10 +24,10 @@ impl Dialect for Sqlite {
         (): &(),
         ids: Ids,
         _: Duration,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
     ) -> Result<(LocalLook, Entries), Error> {
         // The file's lock belongs to the process: only its end frees it.
-        look(connection, ids, patience).await
+        look(connection, ids, timeouts).await
     }
 
     async fn give_back(_: &mut SqliteConnection, _: &Entries) -> Result<(), Error> {
@@ -92,13 +92,13 @@ impl Dialect for Sqlite {
     async fn settle(
         (): &(),
         _: &Entries,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
         (_, id): (Ids, CommandId),
         landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
     ) -> CommitStatus {
         // Its absence proves nothing: the log may have it, and a crash may restore it.
         let is_landed = |reading: Reading| landing(reading.found()) == Landing::Landed;
-        let has_landed = patience.read(id).await.is_ok_and(is_landed);
+        let has_landed = timeouts.read(id).await.is_ok_and(is_landed);
         if has_landed { CommitStatus::Committed } else { CommitStatus::Unknown }
     }
 
@@ -120,7 +120,7 @@ impl Dialect for Sqlite {
         Self::before_rollback(connection);
     }
 
-    async fn close(_: &mut SqliteConnection, (): &(), _: &Patience) -> bool {
+    async fn close(_: &mut SqliteConnection, (): &(), _: &DatabaseTimeouts) -> bool {
         // Its thread waits for the disk, which cannot be interrupted.
         false
     }

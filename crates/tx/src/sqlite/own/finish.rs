@@ -2,14 +2,14 @@
 //! from it.
 
 use super::check::check_open;
+use crate::caller_tx;
 use crate::error::Error;
-use crate::hand;
 use semel::local::LocalEnding;
 use semel::{Attempt, Engine};
 use sqlx::{Sqlite, Transaction};
 
 /// A transaction that contains an attempt's ending, ready to be committed.
-pub type Finish<'c> = hand::Finish<'c, Sqlite>;
+pub type Finish<'c> = caller_tx::Finish<'c, Sqlite>;
 
 /// Writes the ending of an `external` or `downstream` attempt into `transaction`, together with the
 /// application's resulting change: the card is charged, then the order is `PAID`. Call it from the attempt's
@@ -36,5 +36,5 @@ pub async fn finish_in<'c>(
     ending: LocalEnding,
 ) -> Result<Finish<'c>, Error> {
     let open = check_open(engine, transaction).await?;
-    hand::finish((), open, attempt, ending).await
+    caller_tx::finish((), open, attempt, ending).await
 }

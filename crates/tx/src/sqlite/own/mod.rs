@@ -21,4 +21,4 @@ mod rows;
 
 pub use crate::ending::Pending;
 pub use finish::{Finish, finish_in};
-pub use join::{Begun, Joined, Mine, Recorded, begin, join};
+pub use join::{Begun, Joined, OwnedTransaction, Recorded, begin, join};

@@ -1,7 +1,7 @@
 //! Reads and writes the store's rows on the application's own connection.
 
 use crate::error::Error;
-use semel::local::{LocalLook, LocalWrites, Patience};
+use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
 use semel_core::machine::{Expect, Write};
 use semel_core::store::{self, Clock as _, Reading};
@@ -18,9 +18,9 @@ pub(super) type Entries = Vec<(CommandId, Option<Vec<u8>>)>;
 pub(super) async fn look(
     connection: &mut SqliteConnection,
     (arbiter_id, moved_to_id): (CommandId, Option<CommandId>),
-    patience: &Patience,
+    timeouts: &DatabaseTimeouts,
 ) -> Result<(LocalLook, Entries), Error> {
-    let asked = patience.uptime();
+    let asked = timeouts.uptime();
     let now = SystemClock.now();
     let mut seen = Entries::new();
     let arbiter = read(connection, arbiter_id, now, &mut seen).await?;

@@ -21,10 +21,10 @@ async fn engine(world: &World) -> Engine {
 async fn recorded<'c>(world: &World, engine: &Engine, database: &Database, key: &str) -> Recorded<'c> {
     let transaction = database.pool().begin().await.expect("a transaction");
     let joined = join(engine, database, transaction, intent(key)).await.expect("joined");
-    let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
-    let local = mine.local();
-    insert_order(mine.connection(), &world.schema, local).await.expect("written");
-    mine.succeed(Outcome::http(201, [("a", "b")], "created")).await.expect("recorded")
+    let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
+    let local = owned.local();
+    insert_order(owned.connection(), &world.schema, local).await.expect("written");
+    owned.succeed(Outcome::http(201, [("a", "b")], "created")).await.expect("recorded")
 }
 
 /// The server's process behind the pool's only connection.

@@ -129,15 +129,15 @@ async fn order(engine: &Engine, database: &Database, schema: &str, key: &str) ->
 /// The same in a separate transaction.
 async fn order_by_hand(engine: &Engine, database: &Database, schema: &str, key: &str) -> Option<String> {
     let transaction = database.pool().begin().await.ok()?;
-    let mut mine = match join(engine, database, transaction, intent(key)).await.ok()? {
-        Joined::Mine(mine) => mine,
+    let mut owned = match join(engine, database, transaction, intent(key)).await.ok()? {
+        Joined::Owned(owned) => owned,
         Joined::Answered { answer, .. } => {
             return answer.ok().map(|answer| answer.operation_id.to_string());
         }
     };
-    let local = mine.local();
-    insert_order(mine.connection(), schema, local).await.ok()?;
-    let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await.ok()?;
+    let local = owned.local();
+    insert_order(owned.connection(), schema, local).await.ok()?;
+    let recorded = owned.succeed(Outcome::http(201, [("a", "b")], "created")).await.ok()?;
     recorded.commit().await.ok().map(|_| local.operation_id.to_string())
 }
 

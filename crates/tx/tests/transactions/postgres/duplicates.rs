@@ -49,7 +49,7 @@ async fn ten_thousand_duplicates_have_one_effect_on_a_pool_of_ten() {
 async fn a_waiter_holds_no_connection_and_is_woken_by_the_commit() {
     let world = World::new().await;
     let (first, second) = (world.engine().await, world.engine().await);
-    let (mine, other) = (world.database(1).await, world.database(1).await);
+    let (owned, other) = (world.database(1).await, world.database(1).await);
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let running = tokio::spawn({
         let (begun, go_on, ordering) = (Arc::clone(&begun), Arc::clone(&go_on), world.ordering());
@@ -61,7 +61,7 @@ async fn a_waiter_holds_no_connection_and_is_woken_by_the_commit() {
                 ordering(tx, local).await
             })
         });
-        async move { transact(&first, &mine, intent("order-1"), work).await }
+        async move { transact(&first, &owned, intent("order-1"), work).await }
     });
     begun.notified().await;
     // At once: in progress, and not blocked by the row that the first has not written yet, nor by its lock.

@@ -7,7 +7,7 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::PolicySettings;
 use semel::{Attempt, Class, Engine, Intent, RecordedOutcome, Settings, WorkResult};
 use semel_test_support::ScratchDir;
-use semel_tx::postgres::{Database, Joined, Mine, finish_in, join, transact};
+use semel_tx::postgres::{Database, Joined, OwnedTransaction, finish_in, join, transact};
 use semel_tx::{Error, LocalEnding};
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 use std::path::PathBuf;
@@ -126,12 +126,12 @@ async fn child() {
     std::future::pending::<()>().await;
 }
 
-async fn mine<'c>(world: &World, engine: &Engine) -> (Database, Mine<'c>) {
+async fn owned<'c>(world: &World, engine: &Engine) -> (Database, OwnedTransaction<'c>) {
     let database = world.database(1).await;
     let transaction = database.pool().begin().await.expect("a transaction");
     let joined = join(engine, &database, transaction, hasty()).await.expect("joined");
-    let Joined::Mine(mine) = joined else { panic!("{joined:?}") };
-    (database, mine)
+    let Joined::Owned(owned) = joined else { panic!("{joined:?}") };
+    (database, owned)
 }
 
 /// A task that is never polled again is like a frozen process.
@@ -139,13 +139,13 @@ async fn mine<'c>(world: &World, engine: &Engine) -> (Database, Mine<'c>) {
 async fn a_joined_transaction_without_a_next_statement_loses_its_key() {
     let world = World::new().await;
     let (first, second) = (engine(&world).await, world.engine().await);
-    let (_pool, mut mine) = mine(&world, &first).await;
-    let local = mine.local();
-    insert_order(mine.connection(), &world.schema, local).await.expect("written");
+    let (_pool, mut owned) = owned(&world, &first).await;
+    let local = owned.local();
+    insert_order(owned.connection(), &world.schema, local).await.expect("written");
     let database = world.database(1).await;
     let answer = retried(&second, &database, &world).await;
     assert!(answer.is_ok(), "its key is still taken: {answer:?}");
-    let late = mine.succeed(Outcome::http(201, [("a", "b")], "late")).await;
+    let late = owned.succeed(Outcome::http(201, [("a", "b")], "late")).await;
     assert!(late.is_err(), "{late:?}");
     assert_eq!((world.orders().await, world.records().await), (1, 1));
 }
@@ -185,9 +185,9 @@ async fn a_limit_of_the_application_stays_if_it_is_stricter() {
             policy.work_deadline = Duration::from_secs(2);
         });
         let joined = join(&engine, &database, transaction, order).await.expect("joined");
-        let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
-        assert_eq!(idle_limit(mine.connection()).await, expected, "{own}");
-        mine.abandon().await.expect("rolled back");
+        let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
+        assert_eq!(idle_limit(owned.connection()).await, expected, "{own}");
+        owned.abandon().await.expect("rolled back");
     }
 }
 

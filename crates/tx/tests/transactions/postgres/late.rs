@@ -23,10 +23,10 @@ fn done() -> Outcome {
 async fn recorded<'c>(world: &World, engine: &Engine, database: &Database) -> Recorded<'c> {
     let transaction = database.pool().begin().await.expect("a transaction");
     let joined = join(engine, database, transaction, intent("order-1")).await.expect("joined");
-    let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
-    let local = mine.local();
-    insert_order(mine.connection(), &world.schema, local).await.expect("written");
-    mine.succeed(done()).await.expect("recorded")
+    let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
+    let local = owned.local();
+    insert_order(owned.connection(), &world.schema, local).await.expect("written");
+    owned.succeed(done()).await.expect("recorded")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,13 +81,13 @@ fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
         match join(&server.engine, &server.database, transaction, command.intent()).await.expect("joined") {
             // The client gets the recorded answer, whatever this returns.
             Joined::Answered { .. } => StatusCode::OK,
-            Joined::Mine(mut mine) => {
-                let local = mine.local();
-                insert_order(mine.connection(), &server.schema, local).await.expect("inserted");
+            Joined::Owned(mut owned) => {
+                let local = owned.local();
+                insert_order(owned.connection(), &server.schema, local).await.expect("inserted");
                 held.0.notify_one();
                 held.1.notified().await;
                 let outcome = Outcome::http(201, [("a", "b")], "by hand");
-                mine.succeed(outcome).await.expect("recorded").commit().await.expect("committed");
+                owned.succeed(outcome).await.expect("recorded").commit().await.expect("committed");
                 StatusCode::OK
             }
         }
@@ -126,7 +126,7 @@ enum Loses {
     /// The commit had no answer.
     TheAnswer,
     /// It waits no longer for its transaction, which goes on.
-    Patience,
+    DatabaseTimeouts,
 }
 
 fn giving_up(server: &Server, loses: Loses, held: Arc<(Notify, Notify)>) -> Router {
@@ -138,15 +138,15 @@ fn giving_up(server: &Server, loses: Loses, held: Arc<(Notify, Notify)>) -> Rout
             Loses::TheAnswer => {
                 let transaction = server.database.pool().begin().await.expect("a transaction");
                 let joined = join(&server.engine, &server.database, transaction, command.intent()).await;
-                let Joined::Mine(mut mine) = joined.expect("joined") else { panic!("it has not run") };
-                let local = mine.local();
-                insert_order(mine.connection(), &server.schema, local).await.expect("written");
-                let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await;
+                let Joined::Owned(mut owned) = joined.expect("joined") else { panic!("it has not run") };
+                let local = owned.local();
+                insert_order(owned.connection(), &server.schema, local).await.expect("written");
+                let recorded = owned.succeed(Outcome::http(201, [("a", "b")], "created")).await;
                 let (transaction, pending) = recorded.expect("recorded").into_parts();
                 transaction.commit().await.expect("committed");
                 drop(pending);
             }
-            Loses::Patience => {
+            Loses::DatabaseTimeouts => {
                 let (schema, working) = (server.schema.clone(), Arc::clone(&held));
                 let work = work(move |tx, local| {
                     let (schema, working) = (schema.clone(), Arc::clone(&working));
@@ -172,7 +172,7 @@ fn giving_up(server: &Server, loses: Loses, held: Arc<(Notify, Notify)>) -> Rout
 /// A 404 would say that nothing took effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_while_the_commit_is_in_doubt_is_answered_as_unknown() {
-    for loses in [Loses::TheAnswer, Loses::Patience] {
+    for loses in [Loses::TheAnswer, Loses::DatabaseTimeouts] {
         let (world, events, held) = (World::new().await, Events::default(), Arc::default());
         let app = giving_up(&world.node(&events).await, loses, Arc::clone(&held));
         let in_doubt = send(&app, "/orders", KEY, "book").await;

@@ -1,5 +1,6 @@
 //! Local commands on PostgreSQL.
 
+mod caller_tx;
 mod closed;
 mod confirmed;
 mod conflict;
@@ -7,7 +8,6 @@ mod crash;
 mod doubt;
 mod duplicates;
 mod frozen;
-mod hand;
 mod keeping;
 mod late;
 mod layer;

@@ -181,9 +181,9 @@ async fn a_transaction_that_sqlx_does_not_know_is_not_left_in_the_pool() {
         if by_hand {
             let transaction = database.pool().begin().await.expect("a transaction");
             let joined = join(&engine, &database, transaction, intent("order-2")).await.expect("joined");
-            let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
-            begin_by_hand(mine.connection()).await;
-            let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await;
+            let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
+            begin_by_hand(owned.connection()).await;
+            let recorded = owned.succeed(Outcome::http(201, [("a", "b")], "created")).await;
             assert!(matches!(recorded, Err(Error::TransactionLeft(_))), "{recorded:?}");
         } else {
             let left = transact(&engine, &database, intent("order-1"), left).await;
@@ -216,13 +216,13 @@ async fn a_swallowed_error_still_rolls_back() {
     for expected in [true, false] {
         let transaction = database.pool().begin().await.expect("a transaction");
         let joined = join(&engine, &database, transaction, intent("order-1")).await.expect("joined");
-        let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
-        let local = mine.local();
-        insert_order(mine.connection(), &world.schema, local).await.expect("written");
+        let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
+        let local = owned.local();
+        insert_order(owned.connection(), &world.schema, local).await.expect("written");
         if expected {
-            drop(sqlx::query("SELECT 1 / 0").execute(mine.connection()).await);
+            drop(sqlx::query("SELECT 1 / 0").execute(owned.connection()).await);
         }
-        let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await;
+        let recorded = owned.succeed(Outcome::http(201, [("a", "b")], "created")).await;
         assert_eq!(matches!(recorded, Err(Error::StatementFailed)), expected, "{recorded:?}");
         if let Ok(recorded) = recorded {
             assert!(ran(&recorded.commit().await.expect("committed")));

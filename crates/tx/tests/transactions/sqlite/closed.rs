@@ -4,7 +4,7 @@ use super::own::pool;
 use super::world::{Node, World, intent, ran};
 use semel::core::outcome::Outcome;
 use semel_tx::Error;
-use semel_tx::sqlite::own::{Joined, Mine, join};
+use semel_tx::sqlite::own::{Joined, OwnedTransaction, join};
 use sqlx::{Row as _, Sqlite, SqlitePool, Transaction};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ async fn begun(pool: &SqlitePool) -> Transaction<'static, Sqlite> {
     pool.begin_with("BEGIN IMMEDIATE").await.expect("the connection has nothing open")
 }
 
-async fn mine(node: &Node, pool: &SqlitePool) -> Mine<'static> {
+async fn owned(node: &Node, pool: &SqlitePool) -> OwnedTransaction<'static> {
     let joined = join(&node.engine, begun(pool).await, intent("order-1")).await.expect("joined");
-    let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
+    let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
     let insert = sqlx::query("INSERT INTO orders (id, item) VALUES ('1', 'book')");
-    insert.execute(mine.connection()).await.expect("inserted");
-    mine
+    insert.execute(owned.connection()).await.expect("inserted");
+    owned
 }
 
 fn done() -> Outcome {
@@ -52,13 +52,13 @@ async fn an_abandoned_connection_finishes_its_commit_before_reuse() {
         note(&pool).await;
         let (waits, waiting) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        let mut mine = mine(&node, &pool).await;
-        mine.connection().lock_handle().await.expect("locked").set_commit_hook(move || {
+        let mut owned = owned(&node, &pool).await;
+        owned.connection().lock_handle().await.expect("locked").set_commit_hook(move || {
             waits.send(()).expect("a caller waits");
             let _ = released.recv();
             commits
         });
-        let recorded = mine.succeed(done()).await.expect("recorded");
+        let recorded = owned.succeed(done()).await.expect("recorded");
         let left = timeout(Duration::from_millis(500), recorded.commit()).await;
         assert!(left.is_err(), "{left:?}");
         waiting.recv().expect("it was committing");
@@ -75,7 +75,7 @@ async fn a_connection_is_kept_after_its_commit() {
     let world = World::new();
     let (node, pool) = (node(&world).await, pool(&world, 1).await);
     note(&pool).await;
-    assert!(ran(&mine(&node, &pool)
+    assert!(ran(&owned(&node, &pool)
         .await
         .succeed(done())
         .await
@@ -103,18 +103,18 @@ async fn a_connection_is_reusable_after_sqlite_ended_its_transaction() {
     );
     drop(refused);
     // a failed end, given up, refused, and dropped.
-    let mut ended = mine(&node, &pool).await;
+    let mut ended = owned(&node, &pool).await;
     assert!(sqlx::query(end).execute(ended.connection()).await.is_err());
     let left = ended.succeed(done()).await;
     assert!(matches!(&left, Err(Error::TransactionLeft(_))), "{left:?}");
     drop(left);
-    let mut given_up = mine(&node, &pool).await;
+    let mut given_up = owned(&node, &pool).await;
     assert!(sqlx::query(end).execute(given_up.connection()).await.is_err());
     given_up.abandon().await.expect("there is nothing left to undo");
-    let mut dropped = mine(&node, &pool).await;
+    let mut dropped = owned(&node, &pool).await;
     assert!(sqlx::query(end).execute(dropped.connection()).await.is_err());
     drop(dropped);
-    let mut refusing = mine(&node, &pool).await;
+    let mut refusing = owned(&node, &pool).await;
     assert!(sqlx::query(end).execute(refusing.connection()).await.is_err());
     let answer = refusing.refuse(done()).await.expect("recorded").commit().await.expect("committed");
     assert!(ran(&answer));

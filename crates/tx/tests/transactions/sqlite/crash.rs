@@ -107,16 +107,16 @@ async fn order(node: &Node, key: &str) -> Option<String> {
 /// The same on a separate connection.
 async fn order_by_hand(node: &Node, pool: &SqlitePool, key: &str) -> Option<String> {
     let mut connection = pool.acquire().await.ok()?;
-    let mut mine = match begin(&node.engine, &mut connection, intent(key)).await.ok()? {
-        Begun::Mine(mine) => mine,
+    let mut owned = match begin(&node.engine, &mut connection, intent(key)).await.ok()? {
+        Begun::Owned(owned) => owned,
         Begun::Answered(answer) => {
             return answer.ok().map(|answer| answer.operation_id.to_string());
         }
     };
-    let id = mine.local().operation_id.to_string();
+    let id = owned.local().operation_id.to_string();
     let insert = sqlx::query("INSERT INTO orders (id, item) VALUES (?1, 'book')").bind(&id);
-    insert.execute(mine.connection()).await.ok()?;
-    let recorded = mine.succeed(Outcome::http(201, [("a", "b")], "created")).await.ok()?;
+    insert.execute(owned.connection()).await.ok()?;
+    let recorded = owned.succeed(Outcome::http(201, [("a", "b")], "created")).await.ok()?;
     recorded.commit().await.ok().map(|_| id)
 }
 

@@ -23,10 +23,10 @@ async fn node(world: &World) -> Node {
 async fn recorded(node: &Node, pool: &SqlitePool) -> Recorded<'static> {
     let transaction = pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction");
     let joined = join(&node.engine, transaction, intent("order-1")).await.expect("joined");
-    let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
+    let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
     let insert = sqlx::query("INSERT INTO orders (id, item) VALUES ('1', 'book')");
-    insert.execute(mine.connection()).await.expect("inserted");
-    mine.succeed(Outcome::http(201, [("a", "b")], "created")).await.expect("recorded")
+    insert.execute(owned.connection()).await.expect("inserted");
+    owned.succeed(Outcome::http(201, [("a", "b")], "created")).await.expect("recorded")
 }
 
 #[tokio::test(flavor = "multi_thread")]

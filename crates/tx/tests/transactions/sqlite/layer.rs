@@ -64,11 +64,11 @@ async fn a_handler_may_join_by_hand_until_it_returns() {
         let mut connection = pool.acquire().await.expect("a connection");
         match begin(&engine, &mut connection, command.intent()).await.expect("begun") {
             Begun::Answered(answer) => panic!("{answer:?}"),
-            Begun::Mine(mut mine) => {
+            Begun::Owned(mut owned) => {
                 let insert = sqlx::query("INSERT INTO orders (id, item) VALUES ('1', 'book')");
-                insert.execute(mine.connection()).await.expect("inserted");
+                insert.execute(owned.connection()).await.expect("inserted");
                 let recorded =
-                    mine.succeed(Outcome::http(201, [("a", "b")], "by hand")).await.expect("recorded");
+                    owned.succeed(Outcome::http(201, [("a", "b")], "by hand")).await.expect("recorded");
                 recorded.commit().await.expect("committed");
             }
         }

@@ -1,8 +1,8 @@
 //! Local commands in the file of an SQLite store.
 
+mod caller_tx;
 mod closed;
 mod crash;
-mod hand;
 mod late;
 mod layer;
 mod neighbours;

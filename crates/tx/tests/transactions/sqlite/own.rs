@@ -3,7 +3,7 @@
 use super::world::{Events, Node, World, body, failed, intent, ran};
 use semel::core::outcome::Outcome;
 use semel_tx::Error;
-use semel_tx::sqlite::own::{Begun, Mine, begin};
+use semel_tx::sqlite::own::{Begun, OwnedTransaction, begin};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Sqlite, SqlitePool};
@@ -24,17 +24,17 @@ async fn connection_of(pool: &SqlitePool) -> OwnConnection {
     pool.acquire().await.expect("a connection")
 }
 
-async fn mine<'c>(node: &Node, connection: &'c mut OwnConnection, key: &str) -> Mine<'c> {
+async fn owned<'c>(node: &Node, connection: &'c mut OwnConnection, key: &str) -> OwnedTransaction<'c> {
     match begin(&node.engine, connection, intent(key)).await.expect("begun") {
-        Begun::Mine(mine) => mine,
+        Begun::Owned(owned) => owned,
         Begun::Answered(answer) => panic!("{answer:?}"),
     }
 }
 
-async fn insert(mine: &mut Mine<'_>) {
-    let id = mine.local().operation_id.to_string();
+async fn insert(owned: &mut OwnedTransaction<'_>) {
+    let id = owned.local().operation_id.to_string();
     let insert = sqlx::query("INSERT INTO orders (id, item) VALUES (?1, 'book')").bind(id);
-    insert.execute(mine.connection()).await.expect("inserted");
+    insert.execute(owned.connection()).await.expect("inserted");
 }
 
 fn outcome(status: u16, body: &'static str) -> Outcome {
@@ -46,7 +46,7 @@ async fn an_order_on_the_applications_connection_commits_with_its_record() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 2).await);
     let (mut one, mut other) = (connection_of(&pool).await, connection_of(&pool).await);
-    let mut first = mine(&node, &mut one, "order-1").await;
+    let mut first = owned(&node, &mut one, "order-1").await;
     insert(&mut first).await;
     assert_eq!((world.orders(), world.records()), (0, 0), "nothing before the commit");
     let recorded = first.succeed(outcome(201, "created")).await.expect("written");
@@ -62,7 +62,7 @@ async fn an_order_on_the_applications_connection_commits_with_its_record() {
     drop(answered);
     // Both connections are usable, and the store continues to write.
     for (connection, key) in [(&mut one, "order-2"), (&mut other, "order-4")] {
-        let mut next = mine(&node, connection, key).await;
+        let mut next = owned(&node, connection, key).await;
         insert(&mut next).await;
         next.succeed(outcome(201, "created")).await.expect("written").commit().await.expect("committed");
     }
@@ -79,7 +79,7 @@ async fn a_transaction_that_sqlite_has_ended_records_nothing() {
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let mut connection = connection_of(&pool).await;
     sqlx::query("INSERT INTO customers VALUES ('ann')").execute(&mut *connection).await.expect("inserted");
-    let mut first = mine(&node, &mut connection, "order-1").await;
+    let mut first = owned(&node, &mut connection, "order-1").await;
     insert(&mut first).await;
     let taken =
         sqlx::query("INSERT OR ROLLBACK INTO customers VALUES ('ann')").execute(first.connection()).await;
@@ -98,7 +98,7 @@ async fn after_a_dropped_nested_begin_nothing_is_left_open() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let mut connection = connection_of(&pool).await;
-    let mut dropped = mine(&node, &mut connection, "order-1").await;
+    let mut dropped = owned(&node, &mut connection, "order-1").await;
     insert(&mut dropped).await;
     // Unless the answer is there at the first look.
     let mut is_done = true;
@@ -123,9 +123,9 @@ async fn a_refusal_on_the_applications_connection_undoes_its_writes() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let mut connection = connection_of(&pool).await;
-    let mut mine = mine(&node, &mut connection, "order-1").await;
-    insert(&mut mine).await;
-    let answer = mine.refuse(outcome(422, "no")).await.expect("written").commit().await.expect("committed");
+    let mut owned = owned(&node, &mut connection, "order-1").await;
+    insert(&mut owned).await;
+    let answer = owned.refuse(outcome(422, "no")).await.expect("written").commit().await.expect("committed");
     assert!(ran(&answer) && body(&answer) == "no");
     assert_eq!((world.orders(), world.records()), (0, 1));
     assert_eq!(body(&failed(node.order("order-1").await)), "no");
@@ -138,11 +138,11 @@ async fn a_forgotten_ending_is_rolled_back_and_reported() {
     let node = Node::on(&world.path(), |builder| builder.observer(events.clone())).await;
     let pool = pool(&world, 1).await;
     let mut connection = connection_of(&pool).await;
-    let mut forgotten = mine(&node, &mut connection, "order-1").await;
+    let mut forgotten = owned(&node, &mut connection, "order-1").await;
     insert(&mut forgotten).await;
     drop(forgotten);
     assert_eq!(events.of("Unfinished"), 1);
-    let mut given_up = mine(&node, &mut connection, "order-1").await;
+    let mut given_up = owned(&node, &mut connection, "order-1").await;
     insert(&mut given_up).await;
     given_up.abandon().await.expect("rolled back");
     assert_eq!((events.of("Unfinished"), world.orders(), world.records()), (1, 0, 0));
@@ -185,7 +185,7 @@ async fn a_deferred_violation_is_known_to_be_rolled_back() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let mut connection = connection_of(&pool).await;
-    let mut violating = mine(&node, &mut connection, "order-1").await;
+    let mut violating = owned(&node, &mut connection, "order-1").await;
     insert(&mut violating).await;
     let address = sqlx::query("INSERT INTO addresses VALUES ('nobody')");
     address.execute(violating.connection()).await.expect("not checked yet");
@@ -214,9 +214,9 @@ async fn application_connections_and_the_store_run_each_command_once() {
                     } else {
                         let mut connection = connection_of(&pool).await;
                         match begin(&node.engine, &mut connection, intent(&key)).await {
-                            Ok(Begun::Mine(mut mine)) => {
-                                insert(&mut mine).await;
-                                match mine.succeed(outcome(201, "created")).await {
+                            Ok(Begun::Owned(mut owned)) => {
+                                insert(&mut owned).await;
+                                match owned.succeed(outcome(201, "created")).await {
                                     Ok(recorded) => recorded.commit().await,
                                     Err(error) => Err(error),
                                 }

@@ -5,7 +5,7 @@ use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
 use semel::{Engine, RecordedOutcome, Refusal, RefusalReason};
 use semel_tx::Error;
-use semel_tx::postgres::{Database, Joined, Mine, join, transact};
+use semel_tx::postgres::{Database, Joined, OwnedTransaction, join, transact};
 use sqlx::Connection as _;
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ async fn joined<'c>(engine: &Engine, database: &Database, key: &str) -> Joined<'
     join(engine, database, transaction, intent(key)).await.expect("an answer")
 }
 
-async fn mine<'c>(engine: &Engine, database: &Database, key: &str) -> Mine<'c> {
+async fn owned<'c>(engine: &Engine, database: &Database, key: &str) -> OwnedTransaction<'c> {
     // sqlx rolls back a dropped transaction in the background: until then the server considers it a
     // duplicate.
     for _ in 0..200 {
         match joined(engine, database, key).await {
-            Joined::Mine(mine) => return mine,
+            Joined::Owned(owned) => return owned,
             Joined::Answered { answer, .. } => {
                 let refusal = answer.expect_err("it has not run");
                 assert!(matches!(refusal.reason, RefusalReason::InProgress { .. }), "{refusal:?}");
@@ -32,7 +32,7 @@ async fn mine<'c>(engine: &Engine, database: &Database, key: &str) -> Mine<'c> {
 
 async fn answered(engine: &Engine, database: &Database, key: &str) -> Result<RecordedOutcome, Refusal> {
     match joined(engine, database, key).await {
-        Joined::Mine(mine) => panic!("{mine:?}"),
+        Joined::Owned(owned) => panic!("{owned:?}"),
         Joined::Answered { answer, transaction } => {
             transaction.rollback().await.expect("it is the caller's own");
             answer
@@ -48,11 +48,11 @@ fn done() -> Outcome {
 async fn a_joined_transaction_commits_effect_and_record() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(4).await);
-    let mut mine = mine(&engine, &database, "order-1").await;
-    let local = mine.local();
-    insert_order(mine.connection(), &world.schema, local).await.expect("written");
+    let mut owned = owned(&engine, &database, "order-1").await;
+    let local = owned.local();
+    insert_order(owned.connection(), &world.schema, local).await.expect("written");
     assert_eq!((world.orders().await, world.records().await), (0, 0));
-    let answer = mine.succeed(done()).await.expect("recorded").commit().await.expect("committed");
+    let answer = owned.succeed(done()).await.expect("recorded").commit().await.expect("committed");
     assert!(ran(&answer) && answer.operation_id == local.operation_id);
     for engine in [&engine, &world.engine().await] {
         let again = answered(engine, &database, "order-1").await.expect("it ran");
@@ -65,11 +65,11 @@ async fn a_joined_transaction_commits_effect_and_record() {
 async fn a_refusal_undoes_what_the_transaction_wrote() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(4).await);
-    let mut mine = mine(&engine, &database, "order-1").await;
-    let local = mine.local();
-    insert_order(mine.connection(), &world.schema, local).await.expect("written");
+    let mut owned = owned(&engine, &database, "order-1").await;
+    let local = owned.local();
+    insert_order(owned.connection(), &world.schema, local).await.expect("written");
     let refusal = Outcome::http(422, [("a", "b")], "sold out");
-    let answer = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
+    let answer = owned.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
     assert!(!answer.succeeded && body(&answer) == "sold out");
     assert_eq!(world.orders().await, 0);
     let refusal = answered(&world.engine().await, &database, "order-1").await.expect_err("it was refused");
@@ -86,15 +86,15 @@ async fn a_forgotten_ending_is_rolled_back_and_reported() {
     let events = Events::default();
     let engine = world.builder().await.observer(events.clone()).build().await.expect("an engine");
     let database = world.database(4).await;
-    let mut forgotten = mine(&engine, &database, "order-1").await;
+    let mut forgotten = owned(&engine, &database, "order-1").await;
     let local = forgotten.local();
     insert_order(forgotten.connection(), &world.schema, local).await.expect("written");
     drop(forgotten);
     assert_eq!(events.of("Unfinished"), 1);
     // So is one that was recorded and never committed.
-    let recorded = mine(&engine, &database, "order-1").await.succeed(done()).await.expect("recorded");
+    let recorded = owned(&engine, &database, "order-1").await.succeed(done()).await.expect("recorded");
     drop(recorded);
-    let given_up = mine(&engine, &database, "order-1").await;
+    let given_up = owned(&engine, &database, "order-1").await;
     given_up.abandon().await.expect("rolled back");
     assert_eq!(events.of("Unfinished"), 1, "giving up is not an error");
     assert!(ran(&world.order(&engine, &database, "order-1").await.expect("it ran")));
@@ -106,7 +106,7 @@ async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     let world = World::new().await;
     let (engine, other) = (world.engine().await, world.engine().await);
     let database = world.database(6).await;
-    let mine = mine(&engine, &database, "order-1").await;
+    let owned = owned(&engine, &database, "order-1").await;
     for engine in [&engine, &other] {
         let refusal = answered(engine, &database, "order-1").await.expect_err("it runs");
         assert!(matches!(refusal.reason, RefusalReason::InProgress { .. }), "{refusal:?}");
@@ -118,7 +118,7 @@ async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     };
     let waiters = [waiting(&engine), waiting(&other)];
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let (transaction, pending) = mine.succeed(done()).await.expect("recorded").into_parts();
+    let (transaction, pending) = owned.succeed(done()).await.expect("recorded").into_parts();
     transaction.commit().await.expect("committed by other means");
     assert!(ran(&pending.committed()));
     for waiter in waiters {
@@ -141,10 +141,10 @@ async fn a_snapshot_that_is_too_old_is_a_retryable_error() {
         sqlx::query("SELECT 1").execute(&mut *transaction).await.expect("a snapshot");
         world.order(&other, &database, "order-1").await.expect("it ran");
         let joined = join(&engine, &database, transaction, intent("order-1")).await.expect("an answer");
-        let Joined::Mine(mut mine) = joined else { panic!("{level}: the record is not in its snapshot") };
-        let local = mine.local();
-        insert_order(mine.connection(), &world.schema, local).await.expect("written");
-        let stale = mine.succeed(done()).await;
+        let Joined::Owned(mut owned) = joined else { panic!("{level}: the record is not in its snapshot") };
+        let local = owned.local();
+        insert_order(owned.connection(), &world.schema, local).await.expect("written");
+        let stale = owned.succeed(done()).await;
         let Err(error) = stale else { panic!("{level}: it was recorded twice") };
         assert!(matches!(error, Error::StaleSnapshot) && error.is_retryable(), "{level}: {error:?}");
         assert!(!ran(&answered(&engine, &database, "order-1").await.expect("it ran")));
@@ -174,14 +174,14 @@ async fn a_nested_transaction_is_refused_and_the_outer_continues() {
 async fn a_manual_nested_transaction_left_open_commits_nothing() {
     let world = World::new().await;
     let (engine, database) = (world.engine().await, world.database(1).await);
-    let mut mine = mine(&engine, &database, "order-1").await;
-    let local = mine.local();
-    insert_order(mine.connection(), &world.schema, local).await.expect("written");
-    std::mem::forget(mine.connection().begin().await.expect("a savepoint"));
-    let left = mine.succeed(done()).await;
+    let mut owned = owned(&engine, &database, "order-1").await;
+    let local = owned.local();
+    insert_order(owned.connection(), &world.schema, local).await.expect("written");
+    std::mem::forget(owned.connection().begin().await.expect("a savepoint"));
+    let left = owned.succeed(done()).await;
     assert!(matches!(&left, Err(Error::TransactionLeft(_))), "{left:?}");
     drop(left);
     assert_eq!((world.orders().await, world.records().await), (0, 0));
-    let again = self::mine(&engine, &database, "order-1").await;
+    let again = self::owned(&engine, &database, "order-1").await;
     assert!(ran(&again.succeed(done()).await.expect("recorded").commit().await.expect("committed")));
 }

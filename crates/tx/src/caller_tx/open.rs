@@ -3,7 +3,7 @@
 use super::commit::{Committed, commit};
 use super::dialect::Dialect;
 use crate::error::Error;
-use semel::local::{Patience, Unanswered};
+use semel::local::{DatabaseTimeouts, Unanswered};
 use sqlx::Transaction;
 use sqlx_core::transaction::TransactionManager as _;
 use std::ops::{Deref, DerefMut};
@@ -53,21 +53,21 @@ impl<'c, D: Dialect> Open<'c, D> {
     pub(crate) async fn commit(
         mut self,
         target: &D::Target,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
         unanswered: Unanswered,
         written_at: Duration,
         seen: &D::Seen,
     ) -> Committed {
         self.is_committing = true;
-        let committed = commit::<D>(patience, unanswered, D::commit(&mut self), written_at, seen).await;
+        let committed = commit::<D>(timeouts, unanswered, D::commit(&mut self), written_at, seen).await;
         match &committed {
             Committed::Yes => self.is_committing = self.depth() > 0,
             Committed::No(_) => {
                 self.is_committing = false;
                 // Best effort: dropping it also rolls it back.
-                drop(patience.bounded(self.roll_back()).await);
+                drop(timeouts.bounded(self.roll_back()).await);
             }
-            Committed::Unknown(_) => self.is_committing = !D::close(&mut self, target, patience).await,
+            Committed::Unknown(_) => self.is_committing = !D::close(&mut self, target, timeouts).await,
         }
         committed
     }

@@ -4,7 +4,7 @@ use super::dialect::{CommitStatus, Dialect};
 use crate::ending::Written;
 use crate::error::{BoxError, Error};
 use semel::ExecuteResponse;
-use semel::local::{Patience, Unanswered};
+use semel::local::{DatabaseTimeouts, Unanswered};
 use std::time::Duration;
 
 /// What is known about a commit.
@@ -19,20 +19,20 @@ pub(crate) enum Committed {
 /// began: a change of the hashing secret waits a little longer than that. After that the commit is not even
 /// sent.
 pub(crate) async fn commit<D: Dialect>(
-    patience: &Patience,
+    timeouts: &DatabaseTimeouts,
     unanswered: Unanswered,
     committing: impl Future<Output = Result<(), sqlx::Error>>,
     written_at: Duration,
     seen: &D::Seen,
 ) -> Committed {
-    let left = patience.store_timeout().saturating_sub(patience.uptime().saturating_sub(written_at));
+    let left = timeouts.store_timeout().saturating_sub(timeouts.uptime().saturating_sub(written_at));
     if left.is_zero() {
         unanswered.answered();
         return Committed::No(Error::CommitTooLate);
     }
-    match patience.within(left, committing).await {
+    match timeouts.within(left, committing).await {
         // The wait for the standby may have been cancelled: sqlx does not return the warning.
-        Some(Ok(())) if is_unconfirmed(patience, D::unconfirmed_timeline(seen)).await => {
+        Some(Ok(())) if is_unconfirmed(timeouts, D::unconfirmed_timeline(seen)).await => {
             Committed::Unknown("it is not known whether the server's standby has the commit".into())
         }
         Some(Ok(())) => {
@@ -49,9 +49,9 @@ pub(crate) async fn commit<D: Dialect>(
 }
 
 /// Whether a commit on this timeline has to be confirmed, and cannot be.
-async fn is_unconfirmed(patience: &Patience, timeline: Option<&str>) -> bool {
+async fn is_unconfirmed(timeouts: &DatabaseTimeouts, timeline: Option<&str>) -> bool {
     match timeline {
-        Some(timeline) => !patience.has_confirmed_commits(timeline).await,
+        Some(timeline) => !timeouts.has_confirmed_commits(timeline).await,
         None => false,
     }
 }
@@ -67,7 +67,7 @@ impl Written {
         let (command, writes) = (&self.command, &self.writes);
         let location = (command.ids(), writes.id);
         let settling =
-            D::settle(target, seen, &command.patience(), location, |found| command.landing(writes, found))
+            D::settle(target, seen, &command.timeouts(), location, |found| command.landing(writes, found))
                 .await;
         match settling {
             CommitStatus::Committed => Ok(self.committed()),

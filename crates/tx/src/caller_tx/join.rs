@@ -15,7 +15,7 @@ use std::fmt;
 #[derive(Debug)]
 pub enum Joined<'c, D: Dialect> {
     /// This transaction must run the command.
-    Mine(Mine<'c, D>),
+    Owned(OwnedTransaction<'c, D>),
     /// There is nothing to run: the command has an outcome, or runs elsewhere. The transaction contains
     /// nothing of it.
     Answered {
@@ -30,7 +30,7 @@ pub enum Joined<'c, D: Dialect> {
 ///
 /// It cannot be committed otherwise. Dropping it rolls it back, and is reported: its ending was forgotten.
 #[must_use = "dropped, the transaction is rolled back"]
-pub struct Mine<'c, D: Dialect> {
+pub struct OwnedTransaction<'c, D: Dialect> {
     open: Open<'c, D>,
     held: Held,
     target: D::Target,
@@ -56,7 +56,7 @@ pub(crate) async fn join<'c, D: Dialect>(
     // Boxed, so that the future that applications hold stays small.
     match Box::pin(engine.enter_local(intent, Waiting::Never)).await? {
         Entered::Answered(answer) => Ok(answered(open, answer)),
-        Entered::Mine(command) => Box::pin(look_and_join(target, open, command)).await,
+        Entered::Owned(command) => Box::pin(look_and_join(target, open, command)).await,
     }
 }
 
@@ -68,12 +68,12 @@ pub(crate) async fn look_and_join<D: Dialect>(
 ) -> Result<Joined<'_, D>, Error> {
     for _ in 0..READS_MAX {
         let idle_max = command.idle_max();
-        let (look, seen) = D::look(&mut open, &target, command.ids(), idle_max, &command.patience()).await?;
+        let (look, seen) = D::look(&mut open, &target, command.ids(), idle_max, &command.timeouts()).await?;
         let answer = match command.judge(look).await? {
             LocalJudgement::Run(attempt) => {
                 D::mark(&mut open).await?;
                 let held = Held::new(command, attempt);
-                return Ok(Joined::Mine(Mine { open, held, target, seen }));
+                return Ok(Joined::Owned(OwnedTransaction { open, held, target, seen }));
             }
             LocalJudgement::Answered(answer) => answer,
             LocalJudgement::Wait => command.in_progress(),
@@ -92,7 +92,7 @@ fn answered<D: Dialect>(open: Open<'_, D>, answer: ExecuteResponse) -> Joined<'_
     Joined::Answered { transaction: open.into_transaction(), answer: answer.into_outcome() }
 }
 
-impl<'c, D: Dialect> Mine<'c, D> {
+impl<'c, D: Dialect> OwnedTransaction<'c, D> {
     /// What is known about the command.
     pub fn local(&self) -> Local {
         self.held.local()
@@ -119,7 +119,7 @@ impl<'c, D: Dialect> Mine<'c, D> {
         // Without the lock others may have been faster: read again.
         D::restart(&mut open).await?;
         let idle_max = command.idle_max();
-        let (look, seen) = D::look(&mut open, &target, command.ids(), idle_max, &command.patience()).await?;
+        let (look, seen) = D::look(&mut open, &target, command.ids(), idle_max, &command.timeouts()).await?;
         match command.judge(look).await? {
             LocalJudgement::Run(attempt) => {
                 D::mark(&mut open).await?;
@@ -144,7 +144,7 @@ async fn record<D: Dialect>(
     (command, attempt): (LocalCommand, LocalAttempt),
     ending: LocalEnding,
 ) -> Result<Recorded<'_, D>, Error> {
-    let written_at = command.patience().uptime();
+    let written_at = command.timeouts().uptime();
     let error = match ended(&command, &attempt, ending, |writes| D::row(writes.id, &writes.write)) {
         Ok((writes, row)) => match D::write(&mut open, &target, &seen, &writes, row).await {
             // A nested transaction was left open, and would be committed instead of the outer one.
@@ -186,9 +186,9 @@ impl<'c, D: Dialect> Recorded<'c, D> {
 
     async fn try_commit(self) -> Result<ExecuteResponse, Error> {
         let Self { open, written, target, seen } = self;
-        let patience = written.command.patience();
+        let timeouts = written.command.timeouts();
         let unanswered = written.command.committing(&written.writes);
-        match open.commit(&target, &patience, unanswered, written.since, &seen).await {
+        match open.commit(&target, &timeouts, unanswered, written.since, &seen).await {
             Committed::Yes => Ok(written.committed()),
             Committed::No(error) => {
                 written.rolled_back();
@@ -208,9 +208,9 @@ impl<'c, D: Dialect> Recorded<'c, D> {
     }
 }
 
-impl<D: Dialect> fmt::Debug for Mine<'_, D> {
+impl<D: Dialect> fmt::Debug for OwnedTransaction<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mine").field("local", &self.local()).finish_non_exhaustive()
+        f.debug_struct("OwnedTransaction").field("local", &self.local()).finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// The limits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct ClientTimeouts {
     /// From a head's first byte to its last; for the first head of a connection, from its start.
     pub(crate) head: Duration,
     /// Between two messages.
@@ -35,14 +35,14 @@ pub(super) enum Wait {
 /// The timer of the reading side.
 #[derive(Debug)]
 pub(super) struct ReadTimer {
-    patience: Patience,
+    timeouts: ClientTimeouts,
     waiting: Option<(Wait, u64, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl ReadTimer {
-    pub(super) fn new(patience: Patience) -> Self {
-        Self { patience, waiting: None, timer: None }
+    pub(super) fn new(timeouts: ClientTimeouts) -> Self {
+        Self { timeouts, waiting: None, timer: None }
     }
 
     /// Ready when the client has taken too long. `message` distinguishes two waits of the same kind.
@@ -68,7 +68,7 @@ impl ReadTimer {
     }
 
     fn begin(&mut self, wait: Wait, message: u64, before: Option<(Wait, u64, Instant)>) -> Instant {
-        let limit = if wait == Wait::Next { self.patience.idle } else { self.patience.head };
+        let limit = if wait == Wait::Next { self.timeouts.idle } else { self.timeouts.head };
         let deadline = match before {
             // The first head's time starts with the connection.
             Some((Wait::First, _, deadline)) if wait == Wait::Head => deadline,

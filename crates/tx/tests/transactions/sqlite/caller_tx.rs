@@ -6,7 +6,7 @@ use semel::RefusalReason;
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
 use semel_tx::Error;
-use semel_tx::sqlite::own::{Joined, Mine, join};
+use semel_tx::sqlite::own::{Joined, OwnedTransaction, join};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, Sqlite, SqliteConnection, SqlitePool, Transaction};
 use std::time::Duration;
@@ -22,9 +22,9 @@ async fn insert(connection: &mut SqliteConnection, id: &str) {
     insert.execute(connection).await.expect("inserted");
 }
 
-async fn mine(node: &Node, pool: &SqlitePool, key: &str) -> Mine<'static> {
+async fn owned(node: &Node, pool: &SqlitePool, key: &str) -> OwnedTransaction<'static> {
     match join(&node.engine, begun(pool).await, intent(key)).await.expect("joined") {
-        Joined::Mine(mine) => mine,
+        Joined::Owned(owned) => owned,
         Joined::Answered { answer, .. } => panic!("{answer:?}"),
     }
 }
@@ -44,7 +44,7 @@ async fn setup(world: &World) -> (Node, SqlitePool) {
 async fn a_joined_transaction_commits_effect_and_record() {
     let world = World::new();
     let (node, pool) = setup(&world).await;
-    let mut first = mine(&node, &pool, "order-1").await;
+    let mut first = owned(&node, &pool, "order-1").await;
     let local = first.local();
     insert(first.connection(), "1").await;
     assert_eq!((world.orders(), world.records()), (0, 0), "nothing before the commit");
@@ -70,10 +70,10 @@ async fn a_refusal_undoes_what_the_transaction_wrote_before_and_after() {
     let mut transaction = begun(&pool).await;
     insert(&mut transaction, "before").await;
     let joined = join(&node.engine, transaction, intent("order-1")).await.expect("joined");
-    let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
-    insert(mine.connection(), "after").await;
+    let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
+    insert(owned.connection(), "after").await;
     let refusal = Outcome::http(422, [("a", "b")], "sold out");
-    let answer = mine.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
+    let answer = owned.refuse(refusal).await.expect("recorded").commit().await.expect("committed");
     assert_eq!((body(&answer).as_str(), world.orders()), ("sold out", 0));
     assert_eq!(world.record(&node.engine, &answer).await.state_name(), StateName::FailedReplayable);
     world.assert_sound(&node).await;
@@ -85,13 +85,13 @@ async fn a_forgotten_ending_is_rolled_back_and_reported() {
     let node = Node::on(&world.path(), |builder| builder.observer(events.clone())).await;
     node.engine.store_id().await.expect("it has one");
     let pool = pool(&world, 1).await;
-    let mut forgotten = mine(&node, &pool, "order-1").await;
+    let mut forgotten = owned(&node, &pool, "order-1").await;
     insert(forgotten.connection(), "1").await;
     drop(forgotten);
     assert_eq!(events.of("Unfinished"), 1);
     // So is one that was recorded and never committed.
-    drop(mine(&node, &pool, "order-1").await.succeed(done()).await.expect("recorded"));
-    mine(&node, &pool, "order-1").await.abandon().await.expect("rolled back");
+    drop(owned(&node, &pool, "order-1").await.succeed(done()).await.expect("recorded"));
+    owned(&node, &pool, "order-1").await.abandon().await.expect("rolled back");
     assert_eq!(events.of("Unfinished"), 1, "giving up is not an error");
     assert_eq!((world.orders(), world.records()), (0, 0));
     assert!(ran(&node.order("order-1").await.expect("it runs")));
@@ -101,7 +101,7 @@ async fn a_forgotten_ending_is_rolled_back_and_reported() {
 async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
     let world = World::new();
     let (node, pool) = setup(&world).await;
-    let mine = mine(&node, &pool, "order-1").await;
+    let owned = owned(&node, &pool, "order-1").await;
     let answer = node.transact(intent("order-1").waiting(Duration::ZERO), super::world::ordering).await;
     assert!(matches!(refused(answer), RefusalReason::InProgress { .. }));
     let waiter = tokio::spawn({
@@ -109,7 +109,7 @@ async fn duplicates_are_refused_while_open_and_woken_by_the_commit() {
         let patient = intent("order-1").waiting(Duration::from_secs(30));
         async move { node.transact(patient, super::world::ordering).await }
     });
-    let (transaction, pending) = mine.succeed(done()).await.expect("recorded").into_parts();
+    let (transaction, pending) = owned.succeed(done()).await.expect("recorded").into_parts();
     transaction.commit().await.expect("committed by other means");
     assert!(ran(&pending.committed()));
     let answer = waiter.await.expect("no panic").expect("an answer");
@@ -133,11 +133,11 @@ async fn a_read_transaction_gets_the_lock_or_an_old_snapshot_error() {
     assert!(matches!(&stale, Err(error @ Error::StaleSnapshot) if error.is_retryable()), "{stale:?}");
     drop(stale);
     let joined = join(&node.engine, read().await, intent("order-2")).await.expect("joined");
-    let Joined::Mine(mut mine) = joined else { panic!("{joined:?}") };
+    let Joined::Owned(mut owned) = joined else { panic!("{joined:?}") };
     // It has the lock: the store's own thread cannot write.
     assert!(node.order("order-3").await.is_err());
-    insert(mine.connection(), "2").await;
-    mine.succeed(done()).await.expect("recorded").commit().await.expect("committed");
+    insert(owned.connection(), "2").await;
+    owned.succeed(done()).await.expect("recorded").commit().await.expect("committed");
     assert_eq!((world.orders(), world.records()), (2, 2));
     world.assert_sound(&node).await;
 }
@@ -177,5 +177,5 @@ async fn a_store_without_an_id_is_named_before_anything_runs() {
     );
     drop(nameless);
     node.engine.store_id().await.expect("now it can");
-    drop(mine(&world.node().await, &pool, "order-1").await);
+    drop(owned(&world.node().await, &pool, "order-1").await);
 }

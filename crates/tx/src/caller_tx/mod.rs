@@ -18,5 +18,5 @@ pub(crate) use finish::finish;
 pub(crate) use join::join;
 #[cfg(feature = "sqlite")]
 pub(crate) use join::look_and_join;
-pub(crate) use join::{Joined, Mine, Recorded};
+pub(crate) use join::{Joined, OwnedTransaction, Recorded};
 pub(crate) use open::Open;

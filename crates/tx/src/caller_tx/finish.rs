@@ -30,14 +30,14 @@ pub(crate) async fn finish<'c, D: Dialect>(
     ending: LocalEnding,
 ) -> Result<Finish<'c, D>, Error> {
     let mut finishing = attempt.finishing().await;
-    let patience = finishing.patience();
+    let timeouts = finishing.timeouts();
     // From here on there is nothing to wait for but the commit, which this time limit ends too.
-    let idle_max = patience.store_timeout();
-    let (look, seen) = D::look(&mut open, &target, (finishing.id(), None), idle_max, &patience).await?;
+    let idle_max = timeouts.store_timeout();
+    let (look, seen) = D::look(&mut open, &target, (finishing.id(), None), idle_max, &timeouts).await?;
     if !look.has_lock {
         return Err(Error::StaleSnapshot);
     }
-    let written_at = patience.uptime();
+    let written_at = timeouts.uptime();
     let row = finished(&mut finishing, ending, (&look.arbiter, look.asked), D::row)?;
     match D::write_record(&mut open, &target, &seen, row).await {
         Ok(()) => Ok(Finish { open, finishing, target, seen, written_at }),
@@ -58,8 +58,8 @@ impl<D: Dialect> Finish<'_, D> {
     /// counts.
     pub async fn commit(self) -> Result<(), Error> {
         let Self { open, finishing, target, seen, written_at } = self;
-        let patience = finishing.patience();
-        let source = match open.commit(&target, &patience, finishing.committing(), written_at, &seen).await {
+        let timeouts = finishing.timeouts();
+        let source = match open.commit(&target, &timeouts, finishing.committing(), written_at, &seen).await {
             Committed::Yes => {
                 finishing.committed();
                 return Ok(());
@@ -69,7 +69,7 @@ impl<D: Dialect> Finish<'_, D> {
         };
         let id = finishing.id();
         let landing = |found: semel_core::machine::Found<'_>| finishing.landing(found);
-        match Box::pin(D::settle(&target, &seen, &patience, ((id, None), id), landing)).await {
+        match Box::pin(D::settle(&target, &seen, &timeouts, ((id, None), id), landing)).await {
             CommitStatus::Committed => {
                 finishing.committed();
                 Ok(())

@@ -21,7 +21,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_millis(10);
 
 /// A request's timer. It stops while a streamed body is being uploaded.
-pub(super) struct Patience {
+pub(super) struct ResponseTimer {
     timeout: Duration,
     /// By the uptime.
     started_at: Duration,
@@ -29,7 +29,7 @@ pub(super) struct Patience {
     moved: Option<Arc<AtomicBool>>,
 }
 
-impl Patience {
+impl ResponseTimer {
     /// Starts when `request` is handed to a connection.
     pub(super) fn start(
         timeout: Duration,
@@ -112,7 +112,7 @@ impl Remaining {
         if std::mem::replace(&mut self.has_caught_up, true) {
             return Poll::Ready(());
         }
-        // What had arrived by now is read, as in `Patience::arrived`.
+        // What had arrived by now is read, as in `ResponseTimer::arrived`.
         let waited = SystemClock.uptime().saturating_sub(since);
         let span = catch_up(waited, self.left);
         self.left = waited + span;

@@ -1,7 +1,7 @@
 //! The operations that differ between databases.
 
 use crate::error::Error;
-use semel::local::{LocalLook, LocalWrites, Patience};
+use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
 use semel_core::machine::{Found, Landing, Write};
 use semel_core::store;
@@ -28,7 +28,7 @@ pub trait Dialect: sqlx::Database {
         target: &Self::Target,
         ids: Ids,
         idle_max: Duration,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
     ) -> impl Future<Output = Result<(LocalLook, Self::Seen), Error>> + Send;
 
     /// The transaction goes back to the application: undoes what [`look`](Self::look) set for it.
@@ -81,7 +81,7 @@ pub trait Dialect: sqlx::Database {
     fn settle(
         target: &Self::Target,
         seen: &Self::Seen,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
         location: (Ids, CommandId),
         landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
     ) -> impl Future<Output = CommitStatus> + Send;
@@ -104,7 +104,7 @@ pub trait Dialect: sqlx::Database {
     fn close(
         connection: &mut Self::Connection,
         target: &Self::Target,
-        patience: &Patience,
+        timeouts: &DatabaseTimeouts,
     ) -> impl Future<Output = bool> + Send;
 }
 
