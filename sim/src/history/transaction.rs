@@ -1,7 +1,8 @@
 //! Local commands: claim, effect and outcome in one step of the store.
 //!
 //! The application's own database, as an engine sees it: its writes commit with the record or not at all. Unless
-//! sabotaged, nothing happens between record and effect.
+//! sabotaged, nothing happens between record and effect. It has no locks, so only the conditional write decides; but it
+//! ends a transaction that waits for its process longer than the process has asked for, as PostgreSQL does.
 
 use super::audit::Effect;
 use super::exercised::Exercised;
@@ -11,6 +12,7 @@ use super::work::{Job, Manner};
 use super::world::World;
 use semel::core::outcome::Outcome;
 use semel::core::store::Written;
+use semel::core::time::Time;
 use semel::local::{
     Entered, Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Waiting,
 };
@@ -45,6 +47,7 @@ pub(crate) async fn transact(
 async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: usize) -> Response {
     let mut tries = 0;
     loop {
+        let begun_at = world.store_now();
         let judged = match command.refresh() {
             Ok(()) => match command.look().await {
                 Ok(look) => command.judge(look).await,
@@ -62,7 +65,7 @@ async fn conduct(world: Arc<World>, mut command: LocalCommand, job: Job, node: u
                 continue;
             }
             Ok(LocalJudgement::Run(attempt)) => {
-                match attempt_once(&world, &command, &job, node, attempt).await {
+                match attempt_once(&world, &command, &job, node, (begun_at, attempt)).await {
                     Tried::Committed(attempt, writes) => {
                         world.count(Exercised::Local);
                         let ExecuteResponse { outcome, .. } = command.committed(attempt, *writes);
@@ -95,7 +98,7 @@ async fn attempt_once(
     command: &LocalCommand,
     job: &Job,
     node: usize,
-    attempt: LocalAttempt,
+    (begun_at, attempt): (Time, LocalAttempt),
 ) -> Tried {
     let rolled_back = |attempt, why| {
         command.rolled_back(attempt);
@@ -123,6 +126,10 @@ async fn attempt_once(
     let Ok(writes) = command.end(&attempt, ending) else {
         return rolled_back(attempt, "its outcome cannot be dated, or its secret is old");
     };
+    if world.store_now().since(begun_at) > command.idle_max() {
+        command.rolled_back(attempt);
+        return Tried::Again;
+    }
     let network = Network::new(Arc::clone(world), node);
     let unanswered = command.committing(&writes);
     let committing = network.commit(writes.id, &writes.write, effect);
