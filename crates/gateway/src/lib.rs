@@ -5,8 +5,8 @@
 //! record means, or about what a client is answered; those are in [`semel::core::machine`] and [`semel_http`].
 
 pub mod admin_client;
-pub mod ask;
 mod bounded_read;
+pub mod callbacks;
 pub mod caller_rules;
 pub mod cli;
 pub mod config;

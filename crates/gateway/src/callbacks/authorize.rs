@@ -13,6 +13,9 @@ use semel_http::{Body, Code, Form, Problem};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The target of log lines, which stays the same wherever this code stands.
+const LOG: &str = "semel_gateway::ask::authorize";
+
 /// How the service is asked whether a caller may still get a replay.
 #[derive(Debug, Clone)]
 pub struct Authorize {
@@ -74,7 +77,7 @@ async fn ask(
         status if status.is_success() => Ok(()),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(refusal(head, body)),
         status => {
-            tracing::warn!(%status, "the service neither allowed nor refused a replay; nothing was replayed");
+            tracing::warn!(target: LOG, %status, "the service neither allowed nor refused a replay; nothing was replayed");
             Err(unasked())
         }
     }

@@ -14,10 +14,13 @@ use semel_proxy::upstream::Upstream;
 use std::time::Duration;
 use tower_service::Service as _;
 
+/// The target of log lines, which stays the same wherever this code stands.
+const LOG: &str = "semel_gateway::ask::client_requests";
+
 /// How the service is reached.
 #[derive(Debug, Clone)]
 pub struct ServiceClients {
-    /// For the gateway's own questions.
+    /// For the gateway's own callbacks.
     pub upstream: Upstream,
     /// For requests on behalf of a client: the same path as its own requests take.
     pub outbound: Outbound,
@@ -78,7 +81,7 @@ impl ClientRequests {
             Some((head, body))
         };
         tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
-            tracing::warn!("the service did not answer in time, when asked on behalf of a client");
+            tracing::warn!(target: LOG, "the service did not answer in time, when asked on behalf of a client");
             None
         })
     }

@@ -15,7 +15,7 @@ impl Directory {
         Self(Arc::new(RwLock::new(routes)))
     }
 
-    /// Uses these routes for new questions; running ones continue. Returns the old routes.
+    /// Uses these routes for new callbacks; running ones continue. Returns the old routes.
     pub fn replace(&self, routes: Routes) -> Routes {
         std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), routes)
     }

@@ -29,7 +29,7 @@ use semel_net::client::AuthoritiesError;
 
 /// The questions about requests of one operation.
 #[derive(Debug, Clone, Default)]
-pub struct Questions {
+pub struct ServiceCallbacks {
     /// What became of an effect in doubt. Without it, an operator has to find out.
     pub probe: Option<Probe>,
     /// Whether a caller may still get a replay. Without it, every recognised caller may.
@@ -38,7 +38,7 @@ pub struct Questions {
     pub rebuild: Option<Rebuild>,
 }
 
-impl Questions {
+impl ServiceCallbacks {
     /// The questions that can be asked under `terms`.
     #[must_use]
     pub fn fit_for(self, terms: &RouteSettings) -> Self {
@@ -51,7 +51,7 @@ impl Questions {
         }
     }
 
-    /// The terms with these questions. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
+    /// The terms with these callbacks. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
     /// certificate authority.
     pub fn put_to(
         &self,

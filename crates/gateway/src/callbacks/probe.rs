@@ -20,6 +20,9 @@ use std::time::Duration;
 use tower_service::Service as _;
 use tracing::{debug, warn};
 
+/// The target of log lines, which stays the same wherever this code stands.
+const LOG: &str = "semel_gateway::ask::probe";
+
 /// What a retry gets when a probe found that it happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Answer {
@@ -114,7 +117,7 @@ impl Prober {
     async fn find_out(&self, case: Case) -> Finding {
         let operation_id = case.operation_id;
         let Some(request) = self.question(&case) else {
-            warn!(%operation_id, "the operation's name is too long for the probe's URL");
+            warn!(target: LOG, %operation_id, "the operation's name is too long for the probe's URL");
             return Finding::NoAnswer;
         };
         // The upstream logs why there is no response.
@@ -123,7 +126,7 @@ impl Prober {
         let status = head.status;
         if !is_fresh(&head.headers) {
             let why = "it comes from a cache, which may be out of date";
-            warn!(%operation_id, %status, "a probe's response says nothing about the effect: {why}");
+            warn!(target: LOG, %operation_id, %status, "a probe's response says nothing about the effect: {why}");
             return Finding::NoAnswer;
         }
         let body = match read(body, self.terms.response_bytes_max).await {
@@ -144,11 +147,11 @@ impl Prober {
                 }))
             }
             ProbeReading::NotApplied => {
-                debug!(%operation_id, %status, "a probe did not find the effect");
+                debug!(target: LOG, %operation_id, %status, "a probe did not find the effect");
                 Finding::NotFound
             }
             ProbeReading::Nothing(why) => {
-                warn!(%operation_id, %status, "a probe's response says nothing about the effect: {why}");
+                warn!(target: LOG, %operation_id, %status, "a probe's response says nothing about the effect: {why}");
                 Finding::NoAnswer
             }
         }

@@ -13,6 +13,9 @@ use semel_net::target::Target;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The target of log lines, which stays the same wherever this code stands.
+const LOG: &str = "semel_gateway::ask::rebuild";
+
 /// The source for rebuilding a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -71,7 +74,7 @@ async fn rebuild_response(
     let path = path(source, target, summary, retry)?;
     let (head, body) = client_requests.get(path, retry, HeaderMap::new()).await?;
     if head.status != StatusCode::OK {
-        tracing::warn!(operation_id = %summary.operation_id, status = %head.status, "a response could not be rebuilt");
+        tracing::warn!(target: LOG, operation_id = %summary.operation_id, status = %head.status, "a response could not be rebuilt");
         return None;
     }
     Some(Response::from_parts(head, Body::from(body.complete()?)))
@@ -96,7 +99,7 @@ fn path(source: &Source, target: &Target, summary: &StoredSummary, retry: &Parts
             let path = found.and_then(Result::ok).and_then(|location| below(location, target, host));
             if path.is_none() {
                 tracing::warn!(
-                    operation_id = %summary.operation_id,
+                    target: LOG, operation_id = %summary.operation_id,
                     "a response cannot be rebuilt: its Location is not below the service's URL"
                 );
             }

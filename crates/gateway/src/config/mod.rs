@@ -17,7 +17,7 @@
 
 mod addresses;
 pub(crate) mod admin;
-mod ask;
+mod callbacks;
 mod callers;
 mod duplicate;
 pub mod effective;
@@ -49,7 +49,7 @@ pub use plan::{Admin, Operation, Plan};
 pub use route_options::{Keep, RouteOptions};
 pub use storage_settings::{Hashing, Limits, Next, StorageSettings};
 
-use crate::ask::Questions;
+use crate::callbacks::ServiceCallbacks;
 use crate::stores;
 use http::Method;
 use semel::quota::Quotas;
@@ -107,7 +107,7 @@ pub struct Config {
     /// The terms of requests of no operation.
     pub terms: RouteSettings,
     /// The questions about them.
-    pub questions: Questions,
+    pub callbacks: ServiceCallbacks,
     /// The operations.
     pub operations: Vec<Operation>,
     /// Who is calling.
@@ -145,7 +145,7 @@ impl Config {
         methods.into_iter().map(warning).chain(self.missing_directories()).chain(of_store).collect()
     }
 
-    /// The routes without their questions, for checks of what is stored.
+    /// The routes without their callbacks, for checks of what is stored.
     pub fn routes(&self) -> Result<Routes, RouteSettingsError> {
         let others = Routes::new(self.terms.clone());
         self.operations.iter().fold(others, |routes, operation| {
@@ -163,7 +163,7 @@ impl Config {
             admin: self.admin,
             store: self.store,
             terms: self.terms,
-            questions: self.questions,
+            callbacks: self.callbacks,
             operations: self.operations,
             identity: self.identity,
             quotas: self.quotas,
@@ -279,15 +279,15 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let defaults = RouteOptions::read(&defaults_table);
     let reporter = terms::RouteErrors { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
     let terms = reporter.terms(&defaults, None, deadline);
-    let inherited_questions = ask::of_defaults(&defaults_table, listen.address);
-    let questions =
-        terms.as_ref().map(|terms| inherited_questions.of_others(&defaults_table, terms)).unwrap_or_default();
+    let inherited_callbacks = callbacks::of_defaults(&defaults_table, listen.address);
+    let callbacks =
+        terms.as_ref().map(|terms| inherited_callbacks.of_others(&defaults_table, terms)).unwrap_or_default();
     let identity_table = top.table("identity", "[identity]");
     let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some());
     let (sealing, listening) = (&sealing, listen.address);
     let inherited = operation::Inherited {
         options: &defaults,
-        questions: &inherited_questions,
+        callbacks: &inherited_callbacks,
         sealing,
         deadline,
         skew,
@@ -297,10 +297,10 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let identity = callers.end(&identity_table);
     identity_table.end();
     if terms.is_some() {
-        let all_questions = operations.iter().map(|operation| &operation.questions);
-        let mut all_questions = all_questions.chain([&questions]);
-        inherited_questions.check_inherited(&defaults_table, all_questions.clone());
-        if unswept.is_some() && all_questions.any(|questions| questions.probe.is_some()) {
+        let all_callbacks = operations.iter().map(|operation| &operation.callbacks);
+        let mut all_callbacks = all_callbacks.chain([&callbacks]);
+        inherited_callbacks.check_inherited(&defaults_table, all_callbacks.clone());
+        if unswept.is_some() && all_callbacks.any(|callbacks| callbacks.probe.is_some()) {
             let problem = "no probe would ever be sent: the sweeper, which is off, starts them";
             let fix = "set every, or remove the probes";
             defaults_table.document.mistake(unswept.as_ref(), problem, fix);
@@ -326,7 +326,7 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
         log_level,
         log_requests,
         terms: terms?,
-        questions,
+        callbacks,
         operations,
         identity,
         quotas,

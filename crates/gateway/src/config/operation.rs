@@ -1,7 +1,7 @@
 //! `[[operation]]`: which terms apply to which requests. Two operations must not have one name, because they would
 //! share their keys.
 
-use super::ask::{self, QuestionSettings};
+use super::callbacks::{self, CallbackSettings};
 use super::callers::Callers;
 use super::plan::Operation;
 use super::records::{self, Sealing};
@@ -18,8 +18,8 @@ use std::time::Duration;
 pub(super) struct Inherited<'d> {
     /// Options that they do not set themselves.
     pub(super) options: &'d RouteOptions,
-    /// Questions that they do not set themselves.
-    pub(super) questions: &'d QuestionSettings,
+    /// Callbacks that they do not set themselves.
+    pub(super) callbacks: &'d CallbackSettings,
     /// The sealing keys.
     pub(super) sealing: &'d Sealing,
     /// How long an attempt may take.
@@ -72,11 +72,12 @@ fn one(
     let rates_table = table.table("quotas", "[operation.quotas]");
     let (rates, rates_at) = (records::rates(&rates_table), rates_table.span());
     rates_table.end();
-    let (own_options, questions) = (RouteOptions::read(table), ask::of_operation(table, inherited.listen));
+    let (own_options, callbacks) =
+        (RouteOptions::read(table), callbacks::of_operation(table, inherited.listen));
     let options = own_options.over(inherited.options);
     let terms = RouteErrors { table, is_whole: false, sealing: inherited.sealing, skew: inherited.skew }
         .terms(&options, name, inherited.deadline)?;
-    let questions = questions.of_one(inherited.questions, table, &terms);
+    let callbacks = callbacks.of_one(inherited.callbacks, table, &terms);
     check_callers(table, &terms);
     if terms.key == KeyRule::Off && !rates.are_off() {
         let problem = "nothing of this operation is protected (key = \"off\"), so quotas have no effect";
@@ -87,7 +88,7 @@ fn one(
     let pattern =
         pattern.map_err(|error| table.document.mistake(Some(&at), error.problem(), error.remedy())).ok()?;
     check_name(table, template, &terms);
-    let operation = Operation { template: template.to_owned(), terms, questions, identity, rates };
+    let operation = Operation { template: template.to_owned(), terms, callbacks, identity, rates };
     let read = ParsedOperation { operation, pattern, at: Some(at) };
     check_reachable(table, &read, before);
     Some(read)

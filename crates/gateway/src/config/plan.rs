@@ -1,7 +1,7 @@
 //! The plan of a gateway: everything that it needs to start.
 
 use super::storage_settings::{Limits, StorageSettings};
-use crate::ask::Questions;
+use crate::callbacks::ServiceCallbacks;
 use crate::stores;
 use http::HeaderName;
 use semel::quota::{Quotas, Rates};
@@ -34,7 +34,7 @@ pub struct Plan {
     /// The terms of requests of no operation.
     pub terms: RouteSettings,
     /// The questions about them.
-    pub questions: Questions,
+    pub callbacks: ServiceCallbacks,
     /// The operations; the first that matches a request decides.
     pub operations: Vec<Operation>,
     /// Who is calling, unless an operation has its own rule.
@@ -92,7 +92,7 @@ pub struct Operation {
     /// Their terms.
     pub terms: RouteSettings,
     /// The questions about them.
-    pub questions: Questions,
+    pub callbacks: ServiceCallbacks,
     /// Who is calling, if the operation has its own rule.
     pub identity: Option<Identity>,
     /// Limits on their new keys, besides those for all.
@@ -121,7 +121,7 @@ impl Plan {
             host: Host::default(),
             store: stores::Url::default(),
             terms: RouteSettings::default(),
-            questions: Questions::default(),
+            callbacks: ServiceCallbacks::default(),
             operations: Vec::new(),
             identity: Identity::default(),
             quotas: Quotas::default(),
@@ -234,14 +234,14 @@ mod tests {
         let mut terms = RouteSettings { key_source: KeySource::Composite(parts), ..RouteSettings::default() };
         let selection = Selection::default().with_headers(["X-Region"]).expect("fit to be chosen");
         terms.policy = terms.policy.with(|policy| policy.selection = selection).expect("fit for use");
-        let (questions, rates) = (Questions::default(), Rates::default());
+        let (callbacks, rates) = (ServiceCallbacks::default(), Rates::default());
         let operation_identity =
             Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
         let template = "/hook".to_owned();
         plan.operations.push(Operation {
             template,
             terms,
-            questions,
+            callbacks,
             identity: Some(operation_identity),
             rates,
         });

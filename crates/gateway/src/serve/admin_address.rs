@@ -1,6 +1,6 @@
 //! Opens the admin address, and applies new tokens and certificates. [`semel_admin`] answers its requests.
 
-use crate::ask::Directory;
+use crate::callbacks::Directory;
 use crate::config::Admin as Plan;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};

@@ -18,7 +18,7 @@ mod stack;
 mod starting;
 mod storage;
 
-use crate::ask::Directory;
+use crate::callbacks::Directory;
 use crate::caller_rules::CallerRules;
 use crate::config::{ConfigError, Next, Operation, Plan};
 use crate::{terminal, unsealed};

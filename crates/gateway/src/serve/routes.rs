@@ -1,7 +1,7 @@
 //! Joins a plan's terms with what runs: the questions to the service, the rules for callers, and the used-up rates.
 
 use super::ledgers::Ledgers;
-use crate::ask::{Questions, ServiceClients};
+use crate::callbacks::{ServiceCallbacks, ServiceClients};
 use crate::caller_rules::CallerRules;
 use crate::config::{Operation, Plan};
 use semel_http::{RouteSettings, RouteSettingsError, Routes};
@@ -15,17 +15,17 @@ pub(super) fn routes(
     caller_rules: &CallerRules,
     ledgers: &Ledgers,
 ) -> Result<Routes, String> {
-    let complete_terms = |questions: &Questions, terms: &RouteSettings, identity: &Identity| {
+    let complete_terms = |callbacks: &ServiceCallbacks, terms: &RouteSettings, identity: &Identity| {
         let clients =
             ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
-        questions.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
+        callbacks.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
     };
     let text_of = |error: RouteSettingsError| error.to_string();
     let routes =
-        Routes::new(complete_terms(&plan.questions, &plan.terms, &plan.identity)?).map_err(text_of)?;
+        Routes::new(complete_terms(&plan.callbacks, &plan.terms, &plan.identity)?).map_err(text_of)?;
     plan.operations.iter().try_fold(routes, |routes, operation| {
-        let Operation { template, terms, questions, identity, .. } = operation;
-        let mut terms = complete_terms(questions, terms, identity.as_ref().unwrap_or(&plan.identity))?;
+        let Operation { template, terms, callbacks, identity, .. } = operation;
+        let mut terms = complete_terms(callbacks, terms, identity.as_ref().unwrap_or(&plan.identity))?;
         if let Some(identity) = identity {
             let callers = caller_rules.callers_of(identity);
             terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);

@@ -6,7 +6,7 @@ use super::pipeline::{Pipeline, WithCallerRules};
 use super::requests::{OutcomeRecorder, Timed};
 use super::routes::routes;
 use super::{alarms, lines};
-use crate::ask::ServiceClients;
+use crate::callbacks::ServiceClients;
 use crate::caller_rules::CallerRules;
 use crate::config::Plan;
 use semel::{Engine, SystemClock};

@@ -1,7 +1,7 @@
 //! `authorize` and `rebuild`: requests that the gateway sends to the service for a client. Hop-by-hop headers and
 //! Semel's own are never passed on.
 
-use crate::ask::{Authorize, Placeholder, Rebuild, Source, Template};
+use crate::callbacks::{Authorize, Placeholder, Rebuild, Source, Template};
 use crate::config::table::Table;
 use http::HeaderName;
 use semel_http::names;

@@ -1,6 +1,6 @@
 //! What a probe's responses mean: by status, and by values in a JSON body. No response has two meanings.
 
-use crate::ask::{Condition, Meaning};
+use crate::callbacks::{Condition, Meaning};
 use crate::config::table::Table;
 use semel::core::fingerprint::Pointer;
 use serde_json::Value as Json;

@@ -9,7 +9,7 @@ mod probe;
 mod tests;
 
 use super::table::{Span, Table};
-use crate::ask::{Authorize, Probe, Questions, Rebuild};
+use crate::callbacks::{Authorize, Probe, Rebuild, ServiceCallbacks};
 use semel::core::policy::Policy;
 use semel_http::{KeyRule, Retain, RouteSettings};
 use semel_text::duration;
@@ -49,26 +49,26 @@ impl<T: Clone> QuestionSetting<T> {
     }
 }
 
-/// What a table says about all questions.
+/// What a table says about all callbacks.
 #[derive(Debug, Clone)]
-pub(super) struct QuestionSettings {
+pub(super) struct CallbackSettings {
     probe: QuestionSetting<Probe>,
     authorize: QuestionSetting<Authorize>,
     rebuild: QuestionSetting<Rebuild>,
 }
 
 /// The questions in `[defaults]`. `listen` is the gateway's own address.
-pub(super) fn of_defaults(table: &Table<'_, '_>, listen: SocketAddr) -> QuestionSettings {
+pub(super) fn of_defaults(table: &Table<'_, '_>, listen: SocketAddr) -> CallbackSettings {
     read(table, ["[defaults.probe]", "[defaults.authorize]", "[defaults.rebuild]"], listen)
 }
 
 /// The questions in an `[[operation]]`.
-pub(super) fn of_operation(table: &Table<'_, '_>, listen: SocketAddr) -> QuestionSettings {
+pub(super) fn of_operation(table: &Table<'_, '_>, listen: SocketAddr) -> CallbackSettings {
     read(table, ["[operation.probe]", "[operation.authorize]", "[operation.rebuild]"], listen)
 }
 
-fn read(table: &Table<'_, '_>, labels: [&'static str; 3], listen: SocketAddr) -> QuestionSettings {
-    QuestionSettings {
+fn read(table: &Table<'_, '_>, labels: [&'static str; 3], listen: SocketAddr) -> CallbackSettings {
+    CallbackSettings {
         probe: read_question(table, "probe", labels[0], |table| probe::read(table, listen)),
         authorize: read_question(table, "authorize", labels[1], client_requests::authorize),
         rebuild: read_question(table, "rebuild", labels[2], client_requests::rebuild),
@@ -101,10 +101,15 @@ fn read_question<T>(
     read.map_or(QuestionSetting::Nothing, |read| QuestionSetting::Is(read, at))
 }
 
-impl QuestionSettings {
+impl CallbackSettings {
     /// The questions about an operation's requests: its own, and for the rest those of `defaults`. Reports those that
     /// do not fit its terms.
-    pub(super) fn of_one(&self, defaults: &Self, table: &Table<'_, '_>, terms: &RouteSettings) -> Questions {
+    pub(super) fn of_one(
+        &self,
+        defaults: &Self,
+        table: &Table<'_, '_>,
+        terms: &RouteSettings,
+    ) -> ServiceCallbacks {
         self.check_use(table, terms);
         let probe = self.probe.over(&defaults.probe);
         if let Some(probe) = &probe
@@ -121,11 +126,11 @@ impl QuestionSettings {
         }
         let (authorize, rebuild) =
             (self.authorize.over(&defaults.authorize), self.rebuild.over(&defaults.rebuild));
-        Questions { probe, authorize, rebuild }.fit_for(terms)
+        ServiceCallbacks { probe, authorize, rebuild }.fit_for(terms)
     }
 
     /// The questions about requests of no operation.
-    pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &RouteSettings) -> Questions {
+    pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &RouteSettings) -> ServiceCallbacks {
         let none = Self {
             probe: QuestionSetting::Nothing,
             authorize: QuestionSetting::Nothing,
@@ -136,17 +141,17 @@ impl QuestionSettings {
             check_spans(table, probe, &terms.policy, at);
         }
         let (authorize, rebuild) = (self.authorize.over(&none.authorize), self.rebuild.over(&none.rebuild));
-        Questions { probe, authorize, rebuild }.fit_for(terms)
+        ServiceCallbacks { probe, authorize, rebuild }.fit_for(terms)
     }
 
     /// Reports questions in `[defaults]` that are never asked.
     pub(super) fn check_inherited<'q>(
         &self,
         table: &Table<'_, '_>,
-        in_use: impl Iterator<Item = &'q Questions>,
+        in_use: impl Iterator<Item = &'q ServiceCallbacks>,
     ) {
         let (mut by_probe, mut by_authorize, mut by_rebuild) = (false, false, false);
-        for Questions { probe, authorize, rebuild } in in_use {
+        for ServiceCallbacks { probe, authorize, rebuild } in in_use {
             by_probe |= probe.is_some();
             by_authorize |= authorize.is_some();
             by_rebuild |= rebuild.is_some();

@@ -1,7 +1,7 @@
 //! `probe`: how the gateway finds out what became of an effect in doubt.
 
 use super::{client_requests, meaning};
-use crate::ask::{Answer, Destination, Placeholder, Probe, Template};
+use crate::callbacks::{Answer, Destination, Placeholder, Probe, Template};
 use crate::config::table::Table;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use semel_net::client::Authorities;

@@ -1,6 +1,6 @@
 //! What is asked, as it is written; and every mistake with its place and its words.
 
-use crate::ask::{Answer, Source};
+use crate::callbacks::{Answer, Source};
 use crate::config::tests::{mistakes, one_mistake, parsed};
 use crate::config::{Overrides, read};
 use http::{Method, StatusCode};
@@ -15,13 +15,13 @@ fn probe(more: &str) -> String {
 #[test]
 fn a_probe_of_one_line_has_the_defaults() {
     let config = parsed(&probe(""));
-    let settings = config.questions.probe.expect("a probe");
+    let settings = config.callbacks.probe.expect("a probe");
     assert_eq!((settings.method, settings.answer, settings.status), (Method::GET, Answer::Probe, None));
     assert_eq!(settings.meaning.applied, [200]);
     assert_eq!(settings.meaning.not_applied, [0_u16; 0], "no status means not applied by default");
     assert_eq!(settings.pace.timeout, Duration::from_secs(10));
     assert_eq!(settings.pace.quiet, Duration::ZERO, "the record's own");
-    assert!(config.questions.authorize.is_none() && config.questions.rebuild.is_none());
+    assert!(config.callbacks.authorize.is_none() && config.callbacks.rebuild.is_none());
 }
 
 #[test]
@@ -36,8 +36,8 @@ fn everything_that_is_written_is_read() {
         [operation.authorize]\npath = \"/who\"\nheaders = [\"X-Device\"]\ntimeout = \"1s\"\n\
         [operation.rebuild]\nfrom = \"/of/{operation_id}\"\n";
     let config = read(text, &Overrides::default(), &secret).unwrap_or_else(|found| panic!("{found:#?}"));
-    let questions = &config.operations[0].questions;
-    let probe = questions.probe.as_ref().expect("a probe");
+    let callbacks = &config.operations[0].callbacks;
+    let probe = callbacks.probe.as_ref().expect("a probe");
     assert_eq!(probe.destination.to_string(), "https://ledger.internal/x/{operation}/{operation_id}");
     assert_eq!(
         (&probe.method, probe.answer, probe.status),
@@ -53,11 +53,11 @@ fn everything_that_is_written_is_read() {
     let seconds =
         [probe.pace.timeout, probe.pace.min, probe.pace.max, probe.pace.quiet, probe.pace.give_up_after];
     assert_eq!(seconds.map(|span| span.as_secs()), [2, 3, 4, 300, 21_600]);
-    let authorize = questions.authorize.as_ref().expect("one to ask");
+    let authorize = callbacks.authorize.as_ref().expect("one to ask");
     assert_eq!((authorize.path.to_string().as_str(), authorize.headers[0].as_str()), ("/who", "x-device"));
-    let rebuild = questions.rebuild.as_ref().expect("a way");
+    let rebuild = callbacks.rebuild.as_ref().expect("a way");
     assert!(matches!(&rebuild.source, Source::Path(path) if path.to_string() == "/of/{operation_id}"));
-    assert!(config.questions.probe.is_none());
+    assert!(config.callbacks.probe.is_none());
 }
 
 #[test]
@@ -69,19 +69,19 @@ fn operations_inherit_questions_and_can_switch_them_off() {
         probe("")
     );
     let config = parsed(&text);
-    let questions: Vec<_> = config
+    let callbacks: Vec<_> = config
         .operations
         .iter()
         .map(|one| {
-            let questions = &one.questions;
-            (questions.probe.is_some(), questions.authorize.is_some(), questions.rebuild.is_some())
+            let callbacks = &one.callbacks;
+            (callbacks.probe.is_some(), callbacks.authorize.is_some(), callbacks.rebuild.is_some())
         })
         .collect();
     assert_eq!(
-        questions,
+        callbacks,
         [(true, true, false), (true, false, false), (false, false, false), (false, true, true)]
     );
-    assert!(config.questions.probe.is_some() && config.questions.rebuild.is_none());
+    assert!(config.callbacks.probe.is_some() && config.callbacks.rebuild.is_none());
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn an_answer_of_two_meanings_or_of_none_is_reported() {
         &["`method` cannot be \"DELETE\"", "\"GET\" or \"HEAD\" or \"POST\""],
     );
     one_mistake(&probe("status = 404\n"), "3:1", &["status 404 cannot be the response"]);
-    let head = parsed(&probe("method = \"HEAD\"\n")).questions.probe.expect("a probe");
+    let head = parsed(&probe("method = \"HEAD\"\n")).callbacks.probe.expect("a probe");
     assert_eq!(head.answer, Answer::Nothing);
 }
 
@@ -269,7 +269,7 @@ fn no_operation_is_called_as_claims_are() {
 #[test]
 fn a_probe_in_class_downstream_is_one_like_any_other() {
     let downstream = "[[operation]]\npath = \"/a\"\nclass = \"downstream\"\n[operation.probe]\nurl = \"/x/{operation_id}\"\n";
-    assert!(parsed(downstream).operations[0].questions.probe.is_some());
+    assert!(parsed(downstream).operations[0].callbacks.probe.is_some());
     one_mistake(&format!("{downstream}quiet = \"1m\"\n"), "6:1", &["a quiet period of 1m is too short"]);
     parsed(&format!("[defaults]\nclass = \"downstream\"\n{}", probe("")));
 }

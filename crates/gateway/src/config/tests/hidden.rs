@@ -51,7 +51,7 @@ fn a_configuration_shows_none_of_its_secrets() {
     hides("KeyRing", &config.sealing);
     hides("Hashing", &config.storage.hashing);
     hides("Identity", &config.identity);
-    hides("Questions", &config.questions);
+    hides("ServiceCallbacks", &config.callbacks);
     let configured = admin_client::Configured {
         sealing: config.sealing.clone(),
         hashing: config.storage.hashing.clone(),

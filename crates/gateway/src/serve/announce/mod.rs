@@ -116,7 +116,7 @@ pub(super) fn announce(
         say("", OBSERVED);
     } else if plan.terms.key != KeyRule::Off {
         let promised =
-            guarantee(&plan.terms).into_iter().chain(describe_questions(&plan.questions, &plan.terms));
+            guarantee(&plan.terms).into_iter().chain(describe_questions(&plan.callbacks, &plan.terms));
         for (at, line) in promised.enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, &line);
         }

@@ -1,6 +1,6 @@
 //! Describes the terms of requests, in one line or a few.
 
-use crate::ask::{self, Questions};
+use crate::callbacks::{self, ServiceCallbacks};
 use crate::config::Operation;
 use semel::core::classify::Rules;
 use semel::core::outcome::Status;
@@ -60,7 +60,7 @@ fn shadow(terms: &RouteSettings) -> &'static str {
 
 /// Describes one operation.
 pub(super) fn describe(operation: &Operation) -> Vec<String> {
-    let Operation { template, terms, questions, rates, .. } = operation;
+    let Operation { template, terms, callbacks, rates, .. } = operation;
     let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let route = format!("{name}{} {template}", methods(terms));
     let rule = match terms.key {
@@ -77,7 +77,7 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
         {
             lines.push(format!("assumes {}", assumption(terms)));
         }
-        lines.extend(describe_questions(questions, terms));
+        lines.extend(describe_questions(callbacks, terms));
         lines.extend(limited(rates));
     }
     lines.extend(operation.callers());
@@ -102,8 +102,8 @@ fn promise(terms: &RouteSettings) -> String {
 }
 
 /// What the gateway asks the service about it.
-pub(super) fn describe_questions(questions: &Questions, terms: &RouteSettings) -> Vec<String> {
-    let Questions { probe, authorize, rebuild } = questions;
+pub(super) fn describe_questions(callbacks: &ServiceCallbacks, terms: &RouteSettings) -> Vec<String> {
+    let ServiceCallbacks { probe, authorize, rebuild } = callbacks;
     let mut lines = Vec::new();
     if let Some(probe) = probe {
         let (method, pace) = (&probe.method, &probe.pace);
@@ -122,10 +122,10 @@ pub(super) fn describe_questions(questions: &Questions, terms: &RouteSettings) -
         lines.push(format!("replayed only if the service allows it at {path}"));
     }
     match rebuild.as_ref().map(|rebuild| &rebuild.source) {
-        Some(ask::Source::Location) => {
+        Some(callbacks::Source::Location) => {
             lines.push("replays are rebuilt from the response's Location".to_owned());
         }
-        Some(ask::Source::Path(path)) => {
+        Some(callbacks::Source::Path(path)) => {
             lines.push(format!("replays are rebuilt from {}", masked::url(&path.to_string())));
         }
         None => {}

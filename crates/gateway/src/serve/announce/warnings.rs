@@ -178,8 +178,8 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
 
 /// Whether a probe's secrets could be read on the network.
 fn sends_secrets_openly(plan: &Plan) -> bool {
-    let all = plan.operations.iter().map(|operation| &operation.questions).chain([&plan.questions]);
-    let mut probes = all.filter_map(|questions| questions.probe.as_ref());
+    let all = plan.operations.iter().map(|operation| &operation.callbacks).chain([&plan.callbacks]);
+    let mut probes = all.filter_map(|callbacks| callbacks.probe.as_ref());
     probes.any(|probe| {
         probe.headers.values().any(http::HeaderValue::is_sensitive)
             && probe.destination.is_open_below(&plan.target)
