@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: runs the benchmarks in `bench/benches/` and `bench/examples/`.
 
 use crate::cargo;
-use crate::command::{Failure, expect_no_arguments};
+use crate::failure::{Failure, expect_no_arguments};
 use crate::report::Verdict;
 use crate::services::TestServers;
 

@@ -2,7 +2,7 @@
 //!
 //! Each part is also a command of its own. The starts are printed, so that a failure can be repeated.
 
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::report::{Report, Verdict};
 use crate::services::TestServers;
 use crate::stopwatch;

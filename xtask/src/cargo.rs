@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::command::Failure;
+use crate::failure::Failure;
 
 /// The pause between two checks of a running program.
 const PAUSE: Duration = Duration::from_millis(50);

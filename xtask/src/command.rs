@@ -1,19 +1,9 @@
-//! The table of commands: their names, their help, and how a failure becomes an exit code.
+//! The table of commands: their names and their help.
 
 use std::fmt::Write as _;
 
+use crate::failure::Failure;
 use crate::{bench, campaign, crash, dist, fuzz, model, mutants, services, sim, test, tidy, tools, torture};
-
-/// Why a command did not succeed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The usage is wrong: exit code 2, with the help text.
-    Usage(String),
-    /// The command failed, for this reason: exit code 1.
-    Stopped(String),
-    /// The command has already reported the problem: exit code 1, nothing more to print.
-    Reported,
-}
 
 struct Command {
     name: &'static str,
@@ -114,14 +104,6 @@ pub(crate) fn dispatch(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Refuses arguments for a command that takes none.
-pub(crate) fn expect_no_arguments(arguments: &[String]) -> Result<(), Failure> {
-    match arguments.first() {
-        None => Ok(()),
-        Some(first) => Err(Failure::Usage(format!("this command takes no arguments, but got `{first}`"))),
-    }
-}
-
 /// The table of commands as text.
 pub(crate) fn help() -> String {
     let mut text = String::from("usage: cargo xtask <command>\n");
@@ -150,11 +132,5 @@ mod tests {
             assert_eq!(lines, 1, "{}", command.name);
             assert!(!command.about.is_empty());
         }
-    }
-
-    #[test]
-    fn an_argument_that_would_be_ignored_is_refused() {
-        assert!(matches!(expect_no_arguments(&["--fast".to_owned()]), Err(Failure::Usage(_))));
-        assert_eq!(expect_no_arguments(&[]), Ok(()));
     }
 }

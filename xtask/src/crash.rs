@@ -3,7 +3,7 @@
 //! The programs are in `torture/`, and in `crates/tx/tests` for local commands and the patterns.
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::report::Verdict;
 use crate::services::{self, TestServers};
 

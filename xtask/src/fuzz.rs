@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: runs every fuzz target of `fuzz/Cargo.toml` for a while, or one of them.
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 
 const DEFAULT_SECONDS: u64 = 60;
 

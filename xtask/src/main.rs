@@ -9,6 +9,7 @@ mod cargo;
 mod command;
 mod crash;
 mod dist;
+mod failure;
 mod fuzz;
 mod model;
 mod mutants;
@@ -27,7 +28,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use command::Failure;
+use failure::Failure;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

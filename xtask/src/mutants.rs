@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: makes small changes to the code and checks that a test fails.
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 
 /// Files in which a wrong line can repeat an effect: the state machine, the key and the fingerprint.
 const DEFAULT_FILES: &[&str] = &[

@@ -1,7 +1,7 @@
 //! Which tests `cargo xtask test` runs. A `--fast` run lists what it leaves out, so that it is not mistaken
 //! for a full one.
 
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::workspace::{Package, Workspace};
 
 /// The packages whose test programs a fast run leaves out, with their subjects. Their unit tests are

@@ -1,7 +1,7 @@
 //! `cargo xtask sim`: runs seeded histories of the engine (`sim/`), optimised.
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut command = cargo::cargo();

@@ -5,7 +5,7 @@ use std::io;
 use std::process::Command;
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::programs::{self, Results};
 use crate::report::{Report, Verdict};
 use crate::selection::Selection;

@@ -2,7 +2,7 @@
 //! through nginx.
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::services;
 use crate::tools::packages;
 

@@ -1,6 +1,6 @@
 //! By what callers and tenants are distinguished, in words.
 
-use super::{Identity, Source, Tenant};
+use super::settings::{Identity, Source, Tenant};
 
 /// Callers, and tenants if there are any.
 pub fn known(identity: &Identity) -> String {

@@ -1,7 +1,7 @@
 //! How a rule identifies callers and tenants, in words for the published specification and for refusals.
 
 use super::caller_error::CallerError;
-use super::{Identity, Source, Tenant};
+use super::settings::{Identity, Source, Tenant};
 
 /// Where a rule can be changed: in `[identity]`, or in the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

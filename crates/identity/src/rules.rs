@@ -2,12 +2,14 @@
 
 use super::caller_error::CallerError;
 use super::certificate::{self, CertificateName};
-use super::check::{self, IdentityError, is_spelling};
+use super::check::{IdentityError, is_spelling};
 use super::cookie::{self, CookieMatch};
 use super::description::{self, RuleOwner};
 use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
+use super::peer::Peer;
+use super::settings::{Identity, Source, Tenant};
 use super::surroundings::{Clock, HttpLayer};
-use super::{Identity, Peer, Source, Tenant, tenant};
+use super::tenant;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderName};
@@ -71,7 +73,7 @@ impl IdentityRules {
         all.extend(others);
         let mut found: Vec<IdentityError> = Vec::new();
         for (index, identity) in all.iter().enumerate() {
-            let own = check::check(identity, layer.reserved_headers);
+            let own = identity.found(layer.reserved_headers);
             for error in own.into_iter().chain(identity.check_beside(&all[..index])) {
                 if !found.contains(&error) {
                     found.push(error);
@@ -106,7 +108,7 @@ impl IdentityRules {
                     let verifier = Arc::new(verifier);
                     started.push(RunningIssuer { verifier, _refreshing: task.map(Arc::new) });
                 }
-                Err(error) => found.push(error),
+                Err(error) => found.push(IdentityError::of_start(issuer.name.clone(), error)),
             }
         }
         if !found.is_empty() {

@@ -1,7 +1,7 @@
 //! What the rules need from the program around them: the time, and what its HTTP layer knows about a request.
 
-use super::Peer;
 use super::caller_error::CallerError;
+use super::peer::Peer;
 use http::request::Parts;
 use http::{Extensions, HeaderName};
 use semel_core::scope::Caller;

@@ -5,6 +5,7 @@
 
 #[cfg(feature = "http")]
 pub mod client;
+mod key;
 mod postgres;
 mod redis;
 #[cfg(feature = "http")]
@@ -17,6 +18,7 @@ pub mod upstream;
 #[cfg(feature = "http")]
 pub mod wait;
 
+pub use key::KEY;
 pub use postgres::PostgresServer;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;
@@ -24,6 +26,3 @@ pub use redis::{RedisClient, RedisCluster, RedisReply, RedisServer};
 #[cfg(feature = "http")]
 pub use reply::Reply;
 pub use scratch::ScratchDir;
-
-/// The usual idempotency key.
-pub const KEY: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";

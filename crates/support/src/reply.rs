@@ -1,6 +1,6 @@
 //! A response, read to its end, and Semel's headers in it.
 
-use crate::KEY;
+use crate::key::KEY;
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body_util::BodyExt;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 use options::{Compression, Options};
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {

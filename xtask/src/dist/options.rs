@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {

@@ -2,7 +2,7 @@
 
 use super::SERVERS;
 use super::server::Server;
-use crate::command::Failure;
+use crate::failure::Failure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {

@@ -20,7 +20,7 @@ mod tests;
 use std::path::PathBuf;
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 use arguments::Action;
 pub(crate) use for_tests::TestServers;
 use instance::Instance;

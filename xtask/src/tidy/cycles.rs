@@ -11,14 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, &str)] = &[
     ("semel-core", "classify codec history key machine outcome record scope"),
     ("semel-redis", "fence layout link masters rights servers shared topology"),
-    ("semel-identity", "check jwt lib surroundings"),
     ("semel-sim", "invariant step"),
-    ("semel-test-support", "lib reply"),
-    (
-        "xtask",
-        "bench campaign cargo command crash dist fuzz model mutants selection services sim test tidy \
-         tools torture workspace",
-    ),
 ];
 
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {

@@ -17,7 +17,7 @@ mod unused;
 mod violation;
 
 use crate::cargo;
-use crate::command::{Failure, expect_no_arguments};
+use crate::failure::{Failure, expect_no_arguments};
 use crate::report::{Report, Verdict};
 use crate::tools::deny::{self, Missing};
 use crate::workspace::Workspace;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::cargo;
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::report::Verdict;
 
 /// How long to wait for the database: a network that drops packets must not delay the run.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::cargo;
-use crate::command::{Failure, expect_no_arguments};
+use crate::failure::{Failure, expect_no_arguments};
 use crate::report::Verdict;
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {

@@ -11,9 +11,11 @@ use semel_net::target::Target;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+type Parse<T> = dyn Fn(&str) -> Result<T, String> + Send + Sync;
+
 /// Reads a value with `parse`, and never repeats one that is refused.
 pub struct SecretParser<T> {
-    parse: Arc<dyn Fn(&str) -> Result<T, String> + Send + Sync>,
+    parse: Arc<Parse<T>>,
 }
 
 impl<T> SecretParser<T> {

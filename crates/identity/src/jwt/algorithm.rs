@@ -23,7 +23,7 @@ pub enum Algorithm {
 
 /// The kind of key that an algorithm needs. A key has one kind, and serves no algorithm of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Secret,
     Rsa,
     P256,
@@ -87,7 +87,7 @@ impl Algorithm {
     }
 
     /// The minimum length of a secret: that of the hash (RFC 7518, section 3.2).
-    pub(super) const fn secret_bytes_min(self) -> usize {
+    pub(crate) const fn secret_bytes_min(self) -> usize {
         match self {
             Self::HS256 => 32,
             Self::HS384 => 48,

@@ -1,10 +1,8 @@
 //! The settings of a trusted issuer, with safe defaults, and their check.
 
-use super::algorithm::{Algorithm, Kind};
-use super::key::{Key, Secret};
-use crate::check::IdentityError;
+use super::algorithm::Algorithm;
+use super::key::Secret;
 use http::Uri;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,7 +63,7 @@ impl Url {
     }
 
     /// The parts of the URL; `None` if it is not valid or contains a user name.
-    pub(super) fn uri(&self) -> Option<Uri> {
+    pub(crate) fn uri(&self) -> Option<Uri> {
         let uri: Uri = self.address.parse().ok()?;
         let authority = uri.authority()?;
         let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
@@ -74,7 +72,7 @@ impl Url {
 }
 
 /// A host without the brackets of an IPv6 address.
-pub(super) fn bare(host: &str) -> &str {
+pub(crate) fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
@@ -104,9 +102,6 @@ pub struct Issuer {
     pub is_expiry_required: bool,
 }
 
-/// The maximum leeway: with more, an expired token would be as good as a valid one.
-const LEEWAY_MAX: Duration = Duration::from_mins(5);
-
 impl Issuer {
     /// An issuer with the default settings.
     pub fn new(name: impl Into<String>, audience: Audience, keys: KeySource) -> Self {
@@ -125,97 +120,8 @@ impl Issuer {
         self
     }
 
-    /// Everything that is unsafe about these settings.
-    pub(crate) fn check(&self) -> Vec<IdentityError> {
-        let mut found = Vec::new();
-        if self.name.is_empty() {
-            found.push(IdentityError::NoIssuer);
-        }
-        if let Audience::OneOf(names) = &self.audience
-            && (names.is_empty() || names.iter().any(String::is_empty))
-        {
-            found.push(IdentityError::NoAudience(self.name.clone()));
-        }
-        if self.leeway > LEEWAY_MAX {
-            found.push(IdentityError::Leeway(self.name.clone()));
-        }
-        if self.algorithms.is_empty() {
-            found.push(IdentityError::NoAlgorithm(self.name.clone()));
-        }
-        match &self.keys {
-            KeySource::Secret(secret) => found.extend(self.algorithms.iter().filter_map(|algorithm| {
-                let bytes_min = algorithm.secret_bytes_min();
-                let issuer = self.name.clone();
-                if !algorithm.is_symmetric() {
-                    return Some(IdentityError::AlgorithmOfOtherKey { issuer, algorithm: *algorithm });
-                }
-                (secret.bytes().len() < bytes_min).then_some(IdentityError::ShortSecret {
-                    issuer,
-                    algorithm: *algorithm,
-                    bytes_min,
-                })
-            })),
-            KeySource::Pem(pem) => match Key::from_pem(pem) {
-                Ok(key) => self.check_key(&key, &mut found),
-                Err(error) => found.push(IdentityError::Key { issuer: self.name.clone(), error }),
-            },
-            KeySource::File(_) => {}
-            KeySource::Url(url) => {
-                found.extend(self.others(|algorithm| !algorithm.is_symmetric()));
-                self.check_url(url, &mut found);
-            }
-        }
-        found
-    }
-
-    /// The algorithms that are not safe, each as a mistake.
-    fn others(&self, passes: impl Fn(Algorithm) -> bool) -> Vec<IdentityError> {
-        let others = self.algorithms.iter().filter(|algorithm| !passes(**algorithm));
-        others
-            .map(|algorithm| IdentityError::AlgorithmOfOtherKey {
-                issuer: self.name.clone(),
-                algorithm: *algorithm,
-            })
-            .collect()
-    }
-
-    /// A single configured key: with `HS…`, a public key would be a secret that everybody knows; and at least one
-    /// algorithm must fit.
-    fn check_key(&self, key: &Key, found: &mut Vec<IdentityError>) {
-        found.extend(self.others(|algorithm| !algorithm.is_symmetric()));
-        if key.kind() == Kind::Secret || !self.algorithms.iter().any(|algorithm| key.serves(*algorithm)) {
-            found.push(IdentityError::NoAlgorithm(self.name.clone()));
-        }
-    }
-
-    fn check_url(&self, url: &Url, found: &mut Vec<IdentityError>) {
-        let issuer = self.name.clone();
-        match url.uri() {
-            None => found.push(IdentityError::KeysAddress { issuer }),
-            Some(uri)
-                if uri.scheme_str() == Some("http") && !is_loopback(bare(uri.host().unwrap_or_default())) =>
-            {
-                found.push(IdentityError::KeysInTheClear { issuer });
-            }
-            Some(_) => {}
-        }
-        if url.refresh_interval_min < Duration::from_secs(1)
-            || url.refresh_every < url.refresh_interval_min
-            || url.stale_max < url.refresh_every
-            || url.timeout.is_zero()
-            || url.bytes_max == 0
-        {
-            found.push(IdentityError::KeysRefresh { issuer: self.name.clone() });
-        }
-    }
-
     /// Whether there is a single configured key.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self.keys, KeySource::Secret(_) | KeySource::Pem(_))
     }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let is_address = host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
-    is_address || host.eq_ignore_ascii_case("localhost")
 }

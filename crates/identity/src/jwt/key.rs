@@ -14,7 +14,7 @@ const RSA_BITS_MAX: usize = 8192;
 
 /// A key, and restrictions of its use.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// Its name in tokens. A configured key has no name, and is used whatever name a token gives.
     pub(super) id: Option<String>,
     /// The only algorithm that it is meant for, if its issuer says so.
@@ -76,7 +76,7 @@ impl Key {
     }
 
     /// The only public key in a PEM text (`-----BEGIN PUBLIC KEY-----`).
-    pub(super) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
+    pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, KeyError> {
         let mut sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem);
         let (kind, content) = sections.next().and_then(Result::ok).ok_or(KeyError::NoPem)?;
         if sections.next().is_some() {
@@ -95,7 +95,7 @@ impl Key {
         Self { id: None, only: None, material }
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match &self.material {
             Material::Secret(_) => Kind::Secret,
             Material::Rsa(_) => Kind::Rsa,
@@ -104,7 +104,7 @@ impl Key {
     }
 
     /// Whether this key can make signatures by `algorithm`.
-    pub(super) fn serves(&self, algorithm: Algorithm) -> bool {
+    pub(crate) fn serves(&self, algorithm: Algorithm) -> bool {
         let is_long_enough = match &self.material {
             Material::Secret(secret) => secret.len() >= algorithm.secret_bytes_min(),
             _ => true,
@@ -182,7 +182,7 @@ impl Secret {
         Self(bytes.into())
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -25,13 +25,23 @@ pub use key::{KeyError, Secret};
 pub use refused::Refused;
 pub(super) use verify::{Moment, Verified, Verifier, verify};
 
-use super::Clock;
-use super::check::IdentityError;
-use key::Key;
+pub(super) use algorithm::Kind;
+pub(super) use issuer::bare;
+pub(super) use key::Key;
+
+use super::surroundings::Clock;
 use keys::Keys;
 use refresh::{KeySetSource, LoadError};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
+
+/// Why the keys of an issuer cannot be used.
+pub(super) enum StartError {
+    /// The configured key.
+    Key(KeyError),
+    /// The key set, for this reason.
+    NotLoaded(String),
+}
 
 /// Ends a task when it is dropped.
 pub(super) struct Refreshing(JoinHandle<()>);
@@ -49,9 +59,7 @@ impl Drop for Refreshing {
 pub(super) async fn start(
     issuer: Issuer,
     clock: &Arc<dyn Clock>,
-) -> Result<(Verifier, Option<Refreshing>), IdentityError> {
-    let name = issuer.name.clone();
-    let not_loaded = |why: String| IdentityError::KeysNotLoaded { issuer: name.clone(), why };
+) -> Result<(Verifier, Option<Refreshing>), StartError> {
     let fixed = |issuer, key| (Verifier { issuer, keys: Arc::new(Keys::fixed(key)) }, None);
     let source = match &issuer.keys {
         KeySource::Secret(secret) => {
@@ -59,12 +67,11 @@ pub(super) async fn start(
             return Ok(fixed(issuer, key));
         }
         KeySource::Pem(pem) => {
-            let key =
-                Key::from_pem(pem).map_err(|error| IdentityError::Key { issuer: name.clone(), error })?;
+            let key = Key::from_pem(pem).map_err(StartError::Key)?;
             return Ok(fixed(issuer, key));
         }
         KeySource::Url(url) => {
-            KeySetSource::url(url.clone()).map_err(|error| not_loaded(error.to_string()))?
+            KeySetSource::url(url.clone()).map_err(|error| StartError::NotLoaded(error.to_string()))?
         }
         KeySource::File(path) => KeySetSource::File(path.clone()),
     };
@@ -72,10 +79,12 @@ pub(super) async fn start(
     let begun_at = clock.uptime();
     match source.load(&**clock).await {
         Ok(loaded) if loaded.is_empty() && matches!(source, KeySetSource::File(_)) => {
-            return Err(not_loaded(LoadError::Empty.to_string()));
+            return Err(StartError::NotLoaded(LoadError::Empty.to_string()));
         }
         Ok(loaded) => keys.replace(loaded, begun_at),
-        Err(error) if matches!(source, KeySetSource::File(_)) => return Err(not_loaded(error.to_string())),
+        Err(error) if matches!(source, KeySetSource::File(_)) => {
+            return Err(StartError::NotLoaded(error.to_string()));
+        }
         Err(error) => {
             tracing::warn!(target: "semel_gateway::identity::jwt", place = %source, %error, "the keys of an issuer cannot be fetched; its tokens are refused until they can");
             keys.want();

@@ -69,7 +69,7 @@ enum Command {
     /// Every record is read back and compared. Gateways start on the target only after that.
     ///
     /// The tables that services use through semel-tx (inbox marks, fences, business references, counters) are copied too if both
-    /// are SQL stores. CliError these services first: what they write during the copy may be missing.
+    /// are SQL stores. Stop these services first: what they write during the copy may be missing.
     #[command(after_help = copy::EXIT_CODES)]
     Copy(copy::Args),
 }

@@ -1,10 +1,8 @@
-//! Settings that would trust the wrong callers. They are errors, not warnings, because a caller who is trusted by
-//! mistake can read other callers' responses.
+//! What is refused, and why.
 
-use super::jwt::{Algorithm, Issuer, KeyError};
-use super::{Identity, Network, Source, Tenant, cookie};
+use crate::jwt::{Algorithm, KeyError, StartError};
+use crate::network::Network;
 use http::HeaderName;
-use http::header;
 use std::fmt;
 
 /// A setting that is refused at start. `Display` says why, and how to fix it.
@@ -42,6 +40,16 @@ pub enum IdentityError {
     NoHosts,
     HostName(String),
     HostWithAnonymous,
+}
+
+impl IdentityError {
+    /// The error of an issuer whose keys cannot be used.
+    pub(crate) fn of_start(issuer: String, error: StartError) -> Self {
+        match error {
+            StartError::Key(error) => Self::Key { issuer, error },
+            StartError::NotLoaded(why) => Self::KeysNotLoaded { issuer, why },
+        }
+    }
 }
 
 impl fmt::Display for IdentityError {
@@ -155,169 +163,3 @@ impl fmt::Display for IdentityError {
 }
 
 impl std::error::Error for IdentityError {}
-
-/// Everything that is unsafe, in the order of the settings.
-pub(super) fn check(identity: &Identity, reserved: &[HeaderName]) -> Vec<IdentityError> {
-    let mut found = Vec::new();
-    check_trust(identity, &mut found);
-    check_headers(identity, reserved, &mut found);
-    check_order(&identity.sources, &mut found);
-    for source in &identity.sources {
-        match source {
-            Source::Cookie(name) if !cookie::is_name(name) => {
-                found.push(IdentityError::CookieName(name.clone()));
-            }
-            Source::Jwt(issuers) => check_issuers(issuers, &mut found),
-            _ => {}
-        }
-    }
-    check_tenant(identity, &mut found);
-    found
-}
-
-/// Headers that one rule reads and another removes.
-pub(super) fn beside<'i>(
-    identity: &Identity,
-    others: impl IntoIterator<Item = &'i Identity>,
-) -> Vec<IdentityError> {
-    let mut found = Vec::new();
-    for other in others {
-        for (one, other) in [(identity, other), (other, identity)] {
-            let taken = |name: &&HeaderName, is_key: bool| {
-                other.believed_headers().any(|believed| {
-                    is_spelling(name.as_str(), believed.as_str()) && (is_key || *name != believed)
-                })
-            };
-            let keys = one.key_headers().filter(|name| taken(name, true));
-            for name in one.believed_headers().filter(|name| taken(name, false)).chain(keys) {
-                let error = IdentityError::HeaderTakenOff(name.clone());
-                if !found.contains(&error) {
-                    found.push(error);
-                }
-            }
-        }
-    }
-    found
-}
-
-fn check_trust(identity: &Identity, found: &mut Vec<IdentityError>) {
-    let mut believed = identity.believed_headers().peekable();
-    if believed.peek().is_none() && !identity.trusted.is_empty() {
-        found.push(IdentityError::TrustWithoutHeader);
-    }
-    if identity.trusted.is_empty() {
-        found.extend(believed.map(|name| IdentityError::HeaderWithoutTrust(name.clone())));
-    }
-    let wide = identity.trusted.iter().filter(|network| network.is_too_wide());
-    found.extend(wide.map(|network| IdentityError::TrustTooWide(*network)));
-}
-
-fn check_headers(identity: &Identity, reserved: &[HeaderName], found: &mut Vec<IdentityError>) {
-    let mut seen: Vec<&HeaderName> = Vec::new();
-    for name in identity.credentials() {
-        if is_reserved(name, reserved) {
-            found.push(IdentityError::ReservedHeader(name.clone()));
-        }
-        if seen.iter().any(|other| is_spelling(name.as_str(), other.as_str())) {
-            found.push(IdentityError::HeaderTwice(name.clone()));
-        }
-        seen.push(name);
-    }
-}
-
-/// Whether servers that do not distinguish `-` and `_` treat two names as one.
-pub(super) fn is_spelling(one: &str, other: &str) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    one.bytes().map(plain).eq(other.bytes().map(plain))
-}
-
-/// Whether a header has another meaning: for the layer, which has reserved it, for HTTP framing, or for another source.
-fn is_reserved(name: &HeaderName, reserved: &[HeaderName]) -> bool {
-    let of_http = [
-        header::ACCEPT,
-        header::AUTHORIZATION,
-        header::CONNECTION,
-        header::CONTENT_ENCODING,
-        header::CONTENT_LENGTH,
-        header::CONTENT_TYPE,
-        header::COOKIE,
-        header::DATE,
-        header::EXPECT,
-        header::FORWARDED,
-        header::HOST,
-        header::PROXY_AUTHORIZATION,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        header::USER_AGENT,
-        header::VIA,
-    ];
-    let of_proxies = ["keep-alive", "prefer", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
-    let names = reserved.iter().chain(&of_http).map(HeaderName::as_str).chain(of_proxies);
-    names.into_iter().any(|reserved| is_spelling(reserved, name.as_str()))
-}
-
-fn check_order(sources: &[Source], found: &mut Vec<IdentityError>) {
-    for (index, source) in sources.iter().enumerate() {
-        let before = &sources[..index];
-        let unreachable_behind =
-            |behind: Source| IdentityError::Unreachable { source: source.name(), behind: behind.name() };
-        if before.contains(&Source::Anonymous) {
-            found.push(unreachable_behind(Source::Anonymous));
-        } else if matches!(source, Source::Jwt(_)) && before.contains(&Source::Authorization) {
-            found.push(unreachable_behind(Source::Authorization));
-        }
-        let is_same = |other: &Source| match (source, other) {
-            (Source::Jwt(_), Source::Jwt(_)) | (Source::Mtls(_), Source::Mtls(_)) => true,
-            // Identified by their headers.
-            (Source::Header(_) | Source::ApiKey(_), _) => false,
-            _ => source == other,
-        };
-        if before.iter().any(is_same) {
-            found.push(IdentityError::Twice(source.name()));
-        }
-    }
-}
-
-fn check_issuers(issuers: &[Issuer], found: &mut Vec<IdentityError>) {
-    if issuers.is_empty() {
-        found.push(IdentityError::NoIssuers);
-    }
-    for (index, issuer) in issuers.iter().enumerate() {
-        if issuers[..index].iter().any(|other| other.name == issuer.name) {
-            found.push(IdentityError::IssuerTwice(issuer.name.clone()));
-        }
-        found.extend(issuer.check());
-    }
-}
-
-fn check_tenant(identity: &Identity, found: &mut Vec<IdentityError>) {
-    match &identity.tenant {
-        Tenant::None | Tenant::Header(_) => {}
-        Tenant::Claim(name) => {
-            if name.is_empty() {
-                found.push(IdentityError::ClaimName);
-            }
-            if !identity.sources.iter().any(|source| matches!(source, Source::Jwt(_))) {
-                found.push(IdentityError::ClaimWithoutToken);
-            }
-        }
-        Tenant::Host(hosts) => {
-            if hosts.is_empty() {
-                found.push(IdentityError::NoHosts);
-            }
-            for (index, host) in hosts.iter().enumerate() {
-                if super::tenant::host_of(host.as_bytes()).as_deref() != Some(host)
-                    || hosts[..index].contains(host)
-                {
-                    found.push(IdentityError::HostName(host.clone()));
-                }
-            }
-            // Without any source, requests without `Authorization` are anonymous.
-            if identity.sources.is_empty() || identity.sources.contains(&Source::Anonymous) {
-                found.push(IdentityError::HostWithAnonymous);
-            }
-        }
-    }
-}
