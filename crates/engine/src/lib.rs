@@ -63,10 +63,10 @@
 //! sends its effect, if it does anything slow before. One case remains: a process that is frozen between that check
 //! and the first byte. Only a system that compares [`Attempt::fence`] can refuse that effect.
 
-// The rooms, from the bottom to the top. A room uses those below it, never those above.
+// The modules, from the bottom to the top. Each uses those below it, never those above.
 //
-// - `runtime`, `settings`, `probe_entry`, `archive`, `quota`: they use no other room. `memory`, `sealing`, `secrets` and
-//   `time` use these.
+// - `runtime`, `settings`, `probe_entry`, `archive`, `quota`: they use no other module. `memory`, `sealing`, `secrets`
+//   and `time` use these.
 // - `observe`: what an engine reports.
 // - `node`: the state that all parts of an engine share, and every call to the store.
 // - `background`: what no request asked for.
