@@ -5,6 +5,7 @@ use crate::config::Overrides;
 use crate::config::flags::{FLAGS, Flag, Kind, check_number};
 use crate::config::overrides::default_of;
 use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser};
+use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 
@@ -36,8 +37,7 @@ pub(super) fn argument(flag: &'static Flag) -> Arg {
             let argument = argument.value_name("FILE").value_parser(NonEmptyStringValueParser::new());
             needs.iter().fold(argument, |argument, other| argument.requires(*other))
         }
-        Kind::Switch | Kind::Replaces { .. } => argument.action(ArgAction::SetTrue),
-        Kind::Means { conflicts, .. } => argument.action(ArgAction::SetTrue).conflicts_with(conflicts),
+        Kind::Switch | Kind::Means { .. } | Kind::Replaces { .. } => argument.action(ArgAction::SetTrue),
     };
     match default_of(flag).filter(|_| flag.shows_default && is_valued(flag)) {
         Some(default) => argument.default_value(default),
@@ -49,18 +49,48 @@ const fn is_valued(flag: &Flag) -> bool {
     !matches!(flag.kind, Kind::Switch | Kind::Replaces { .. } | Kind::Means { .. })
 }
 
-/// What was given on the command line and by variables.
-pub(super) fn given(matches: &ArgMatches) -> Overrides {
-    FLAGS.iter().fold(Overrides::default(), |given, flag| {
-        let value = if is_valued(flag) {
-            matches.get_one::<String>(flag.name).cloned()
-        } else {
-            Some(matches.get_flag(flag.name).to_string())
-        };
-        match (matches.value_source(flag.name), value) {
-            (Some(ValueSource::CommandLine), Some(value)) => given.with(flag.name, &value),
-            (Some(ValueSource::EnvVariable), Some(value)) => given.given(flag.name, &value, flag.variable),
-            _ => given,
+/// What was given on the command line and by variables. A flag overrides the variables of all flags for its key.
+pub(super) fn given(matches: &ArgMatches) -> Result<Overrides, Error> {
+    let mut given = Overrides::default();
+    for source in [ValueSource::CommandLine, ValueSource::EnvVariable] {
+        for flag in FLAGS.iter().filter(|flag| is_set(matches, flag, source)) {
+            if let Kind::Means { conflicts, .. } = flag.kind
+                && let Some(other) = Flag::of(conflicts).filter(|other| is_set(matches, other, source))
+            {
+                return Err(conflict(source, flag, other));
+            }
+            let value = if is_valued(flag) {
+                matches.get_one::<String>(flag.name).cloned().unwrap_or_default()
+            } else {
+                matches.get_flag(flag.name).to_string()
+            };
+            given = match source {
+                ValueSource::EnvVariable => given.given(flag.name, &value, flag.variable),
+                _ => given.with(flag.name, &value),
+            };
         }
-    })
+    }
+    Ok(given)
+}
+
+/// The flags of the command line.
+pub(super) fn on_command_line(matches: &ArgMatches) -> impl Iterator<Item = &'static Flag> {
+    FLAGS.iter().filter(|flag| is_set(matches, flag, ValueSource::CommandLine))
+}
+
+/// Whether `source` sets this option. A switch that stands for a value sets nothing if it is off.
+fn is_set(matches: &ArgMatches, flag: &Flag, source: ValueSource) -> bool {
+    let is_on = match flag.kind {
+        Kind::Means { .. } | Kind::Replaces { .. } => matches.get_flag(flag.name),
+        _ => true,
+    };
+    matches.value_source(flag.name) == Some(source) && is_on
+}
+
+fn conflict(source: ValueSource, flag: &Flag, other: &Flag) -> Error {
+    let (one, two) = match source {
+        ValueSource::EnvVariable => (flag.variable.to_owned(), other.variable.to_owned()),
+        _ => (format!("--{}", flag.name), format!("--{}", other.name)),
+    };
+    Error::raw(ErrorKind::ArgumentConflict, format!("{one} and {two} cannot be used together\n"))
 }

@@ -103,10 +103,26 @@ fn say_document(document: &serde_json::Value) {
     crate::serve::say(&semel_text::printable::printable_json(&document.to_string()));
 }
 
+/// Ends the process as clap does, and names the variable if a refused value is not on the command line.
+fn refuse(error: &clap::Error) -> ! {
+    let _ = error.print();
+    let text = error.to_string();
+    let given: Vec<_> = std::env::args_os().collect();
+    let is_given = |flag: &str| given.iter().any(|word| word.to_string_lossy().starts_with(flag));
+    for flag in crate::config::flags::FLAGS {
+        let name = format!("--{}", flag.name);
+        let is_named = text.contains(&format!("'{name}'")) || text.contains(&format!("'{name} "));
+        if is_named && !is_given(&name) && std::env::var_os(flag.variable).is_some() {
+            eprintln!("\n{name} is set by the environment variable {}", flag.variable);
+        }
+    }
+    std::process::exit(error.exit_code())
+}
+
 /// Runs the command.
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let read = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = read.unwrap_or_else(|error| refuse(&error));
     let done = match cli.command {
         Command::Serve(arguments) => serve::main(*arguments).map_err(CliError::from),
         Command::Config(command) => config::main(&command),
@@ -127,7 +143,9 @@ pub fn main() -> ExitCode {
         }
         Ok(code) => code,
         Err(stop) => {
-            eprintln!("error: {stop}");
+            // A name in it may come from anywhere.
+            let lines: Vec<_> = stop.to_string().lines().map(semel_text::printable::printable).collect();
+            eprintln!("error: {}", lines.join("\n"));
             stop.code()
         }
     }

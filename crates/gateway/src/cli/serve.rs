@@ -5,6 +5,8 @@ use super::flags;
 use crate::config::flags::FLAGS;
 use crate::config::{self, Config, ConfigError, Overrides, Plan};
 use crate::serve;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args as _, Command, FromArgMatches};
 use semel::SystemClock;
 use semel_telemetry::logging;
@@ -26,7 +28,6 @@ pub(super) struct Args {
 
 impl clap::Args for Args {
     fn augment_args(command: Command) -> Command {
-        let not_in_a_demo = FLAGS.iter().map(|flag| flag.name).filter(|name| !IN_A_DEMO.contains(name));
         let config = Arg::new("config")
             .long("config")
             .value_name("FILE")
@@ -36,13 +37,11 @@ impl clap::Args for Args {
         let demo = Arg::new("demo")
             .long("demo")
             .action(ArgAction::SetTrue)
-            .conflicts_with_all(not_in_a_demo.chain(["config"]))
             .help("Show what Semel does, with a payment service and clients that come with it");
         let exit = Arg::new("exit")
             .long("exit")
             .action(ArgAction::SetTrue)
             .requires("demo")
-            .conflicts_with("upstream")
             .help("End after the demo; the exit code says whether its ledger balances");
         let (upstream, others) = FLAGS.split_at(1);
         command
@@ -59,18 +58,32 @@ impl clap::Args for Args {
 
 impl FromArgMatches for Args {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self {
-            config: matches.get_one("config").cloned(),
-            demo: matches.get_flag("demo"),
-            exit: matches.get_flag("exit"),
-            over: flags::given(matches),
-        })
+        let demo = matches.get_flag("demo");
+        let config = matches.get_one("config").cloned();
+        let over = flags::given(matches)?;
+        if demo {
+            check_demo(matches)?;
+        }
+        // The demo reads neither a file nor the variables of other options.
+        let (config, over) = if demo { (None, over.only(&IN_A_DEMO)) } else { (config, over) };
+        Ok(Self { config, demo, exit: matches.get_flag("exit"), over })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Refuses flags that the demo would not read.
+fn check_demo(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let config = (matches.value_source("config") == Some(ValueSource::CommandLine)).then_some("config");
+    let others = flags::on_command_line(matches).map(|flag| flag.name);
+    let Some(name) = config.into_iter().chain(others).find(|name| !IN_A_DEMO.contains(name)) else {
+        return Ok(());
+    };
+    let problem = format!("--{name} and --demo cannot be used together: the demo has its own settings\n");
+    Err(clap::Error::raw(ErrorKind::ArgumentConflict, problem))
 }
 
 /// What environment variables set, as `semel serve` reads them. A value that it refuses is a mistake.
@@ -253,13 +266,20 @@ mod tests {
     }
 
     #[test]
+    fn two_flags_for_one_key_are_refused_together() {
+        let error = plan(&["--require-key", "--key", "off"]).expect_err("they contradict each other");
+        assert!(error.contains("--require-key and --key cannot be used together"), "{error}");
+    }
+
+    #[test]
     fn a_demo_takes_no_flag_that_it_does_not_read() {
         let demo = |flags: &[&str]| {
             let line = ["serve", "--demo"].into_iter().chain(flags.iter().copied());
-            Line::command().try_get_matches_from(line).map(drop).map_err(|error| error.kind())
+            let matches = Line::command().try_get_matches_from(line).map_err(|error| error.kind())?;
+            Line::from_arg_matches(&matches).map(drop).map_err(|error| error.kind())
         };
         assert_eq!(demo(&["--exit", "--listen", ":80", "--log", "json", "--log-level", "info"]), Ok(()));
-        let conflict = Err(clap::error::ErrorKind::ArgumentConflict);
+        let conflict = Err(ErrorKind::ArgumentConflict);
         for flags in [&["--ttl", "1h"][..], &["--config", "a"], &["--anonymous"], &["--store", "memory:"]] {
             assert_eq!(demo(flags), conflict, "{flags:?}");
         }

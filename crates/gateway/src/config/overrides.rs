@@ -42,6 +42,12 @@ impl Overrides {
         self
     }
 
+    /// Only what was given for these flags.
+    pub(crate) fn only(mut self, names: &[&str]) -> Self {
+        self.0.retain(|given| names.contains(&given.flag.name));
+        self
+    }
+
     /// What was given for a flag.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|given| given.flag.name == name).map(|given| &*given.value)
@@ -64,7 +70,7 @@ impl Overrides {
             let _ = writeln!(text, "[{table}]");
             let mut keys = BTreeSet::new();
             for given in set().filter(|given| given.flag.table == table) {
-                // Of two flags for one key, the first counts; the command line refuses both together.
+                // Of two flags for one key, the first counts: a flag comes before a variable.
                 if keys.insert(given.flag.key) {
                     let start = text.len();
                     let _ = writeln!(text, "{} = {}", given.flag.key, given.in_file());
@@ -82,7 +88,11 @@ impl Override {
     fn in_file(&self) -> String {
         match self.flag.kind {
             Kind::Text { .. } | Kind::Choice { .. } | Kind::File { .. } => quoted(&self.value),
-            Kind::Number { .. } | Kind::Switch => self.value.clone(),
+            // Without leading zeros, which TOML does not have.
+            Kind::Number { .. } => {
+                self.value.parse::<usize>().map_or_else(|_| self.value.clone(), |n| n.to_string())
+            }
+            Kind::Switch => self.value.clone(),
             Kind::Means { value, .. } => quoted(value),
             Kind::Replaces { shown } => shown.to_owned(),
         }
@@ -170,6 +180,7 @@ mod tests {
         assert!(at("[") > 10 && !lines.replaces("identity"));
         let over = over.with("anonymous", "true").with("require-key", "false");
         assert!(over.lines(0).replaces("identity") && !over.lines(0).text.contains("required"));
+        assert!(over.with("connections-max", "+05").lines(0).text.contains("connections_max = 5\n"));
     }
 
     #[test]
