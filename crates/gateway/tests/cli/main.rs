@@ -20,4 +20,5 @@ mod settle;
 mod shadow;
 mod tokens;
 mod upstream;
+mod variables;
 mod world;
