@@ -103,10 +103,20 @@ fn say_document(document: &serde_json::Value) {
     crate::serve::say(&semel_text::printable::printable_json(&document.to_string()));
 }
 
+/// The text without characters that change how it looks, except the ends of its lines.
+fn printable_lines(text: &str) -> String {
+    text.split('\n').map(semel_text::printable::printable).collect::<Vec<_>>().join("\n")
+}
+
 /// Ends the process as clap does, and names the variable if a refused value is not on the command line.
 fn refuse(error: &clap::Error) -> ! {
-    let _ = error.print();
     let text = error.to_string();
+    let shown = printable_lines(&text);
+    if error.use_stderr() && shown != text {
+        eprint!("{shown}");
+    } else {
+        let _ = error.print();
+    }
     let given: Vec<_> = std::env::args_os().collect();
     let is_given = |flag: &str| given.iter().any(|word| word.to_string_lossy().starts_with(flag));
     for flag in crate::config::flags::FLAGS {
@@ -144,8 +154,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(stop) => {
             // A name in it may come from anywhere.
-            let lines: Vec<_> = stop.to_string().lines().map(semel_text::printable::printable).collect();
-            eprintln!("error: {}", lines.join("\n"));
+            eprintln!("error: {}", printable_lines(&stop.to_string()));
             stop.code()
         }
     }

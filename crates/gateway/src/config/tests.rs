@@ -421,4 +421,7 @@ fn flags_override_defaults_but_not_operations() {
     let found = read(text, &Overrides::default().with("ttl", "1s"), &nothing).expect_err("within the lease");
     assert_eq!((found.len(), found[0].at), (1, None), "{found:?}");
     assert_eq!(found[0].given_by.as_deref(), Some("--ttl"), "{found:?}");
+    // So is one that does not fit to a line of the file.
+    let found = read(text, &Overrides::default().with("lease", "3d"), &nothing).expect_err("longer than ttl");
+    assert!(found.iter().all(|error| error.given_by.as_deref() == Some("--lease")), "{found:?}");
 }

@@ -35,8 +35,12 @@ fn second_umbrella(gateway: &str) -> String {
 fn the_printed_command_settles_what_the_demo_left_unknown() {
     let mut started = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["serve", "--demo", "--listen", "127.0.0.1:0"])
-        // The demo has its own service and store.
-        .envs([("SEMEL_UPSTREAM", "http://127.0.0.1:1"), ("SEMEL_STORE", "redis://127.0.0.1:1")])
+        // The demo has its own service, store and terms; as terms of `serve`, these would be refused.
+        .envs([
+            ("SEMEL_UPSTREAM", "http://127.0.0.1:1"),
+            ("SEMEL_STORE", "redis://127.0.0.1:1"),
+            ("SEMEL_TTL", "1s"),
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
