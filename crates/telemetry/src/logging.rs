@@ -104,7 +104,7 @@ impl<W: io::Write> io::Write for EscapedJson<W> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::sync::{Arc, Mutex, PoisonError};
 
@@ -122,18 +122,23 @@ mod tests {
         }
     }
 
-    /// What is written about two reasons.
-    fn logged(form: Form, reasons: [&str; 2]) -> String {
+    /// What `run` writes to the log.
+    pub(crate) fn captured(form: Form, run: impl FnOnce()) -> String {
         let output = Output::default();
         let writer = output.clone();
         let lines = lines(form, false, move || writer.clone());
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), run);
+        let bytes = output.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    /// What is written about two reasons.
+    fn logged(form: Form, reasons: [&str; 2]) -> String {
+        captured(form, || {
             for reason in reasons {
                 tracing::info!(reason, "an operator released a key");
             }
-        });
-        let bytes = output.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        String::from_utf8(bytes).expect("text")
+        })
     }
 
     #[test]

@@ -38,6 +38,7 @@ use semel_proxy::upstream::UpstreamError;
 use semel_telemetry::logging::Form;
 use semel_telemetry::metrics::{Census, Kinds, Metrics};
 use stack::Stack;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -63,6 +64,8 @@ pub struct Gateway {
     is_draining: Arc<AtomicBool>,
     metrics: Metrics,
     shadow: Tally,
+    /// The codes of the hazards in the start-up text, if it was printed.
+    announced: Option<BTreeSet<&'static str>>,
 }
 
 /// Metrics in which every kind of error and refusal has a series.
@@ -156,6 +159,7 @@ impl Gateway {
             is_draining,
             metrics,
             shadow,
+            announced: None,
         })
     }
 
@@ -199,12 +203,13 @@ impl Gateway {
 
     /// Prints what it protects, with which guarantee, on which store, and what is dangerous: to standard output, or as
     /// log lines if the log is JSON.
-    pub async fn announce(&self) {
+    pub async fn announce(&mut self) {
         let store = &self.store;
         let admin_address = self.admin_address.as_ref().map(AdminServer::address);
-        let hazards = store.hazards().await;
+        let hazards = announce::hazards(&**store).await;
         let announcement =
-            announce::announce(&self.plan, self.address(), admin_address, store.capabilities(), hazards);
+            announce::announce(&self.plan, self.address(), admin_address, store.capabilities(), &hazards);
+        self.announced = Some(hazards.into_iter().map(|hazard| hazard.code).collect());
         match self.plan.log {
             Form::Text => {
                 let announcement = announcement.text(terminal::width());
@@ -216,7 +221,9 @@ impl Gateway {
 
     /// Serves until `stop`, then lets running requests finish within the drain time.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
-        let Self { plan, bound, engine, store, pipeline, admin_address, is_draining, metrics, .. } = self;
+        let Self {
+            plan, bound, engine, store, pipeline, admin_address, is_draining, metrics, announced, ..
+        } = self;
         let drain = plan.listen.drain;
         let clock = SystemClock;
         let mut asked_at = None;
@@ -233,7 +240,7 @@ impl Gateway {
         // If the store does not answer, nothing is counted.
         let census = served.as_ref().map(|_| {
             let (store, clock) = (Arc::clone(engine.store()), Arc::new(SystemClock));
-            tokio::spawn(Census { store, metrics, clock }.run())
+            tokio::spawn(Census { store, metrics, clock, announced }.run())
         });
         let (silence, silenced) = oneshot::channel::<()>();
         let exported = plan.tracer.clone().map(|tracer| {
@@ -402,7 +409,7 @@ pub type Reread = dyn Fn() -> Result<Plan, Vec<ConfigError>> + Send + Sync;
 pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
     // A reload that is requested while the store opens is done afterwards, and stops nothing.
     let hangups = reread.map(|reread| (reread, signals::Reloads::new()));
-    let gateway = Gateway::open(plan).await?;
+    let mut gateway = Gateway::open(plan).await?;
     // Before the start-up text tells anybody that there is a process to signal. Until then, a signal ends the process
     // as usual: nothing is running.
     let (to_drain, once) = (signals::shutdown_requested(), signals::shutdown_requested());

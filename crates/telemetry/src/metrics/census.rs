@@ -41,6 +41,9 @@ pub struct Census {
     pub metrics: Metrics,
     /// How long the pauses are.
     pub clock: Arc<dyn Clock>,
+    /// The codes of the hazards that the start-up text named: only changes since then are logged. Without it, the first
+    /// look is where changes begin.
+    pub announced: Option<BTreeSet<&'static str>>,
 }
 
 impl Census {
@@ -64,8 +67,7 @@ impl Census {
             }
         };
         let asking = async {
-            // The hazards at start were already printed.
-            let mut known = None;
+            let mut known = self.announced.clone();
             loop {
                 self.ask_for_hazards(&mut known).await;
                 self.clock.sleep(HAZARDS_EVERY).await;
@@ -237,4 +239,37 @@ fn log_changes(known: &mut Option<BTreeSet<&'static str>>, hazards: &[Hazard]) {
 /// An answer, if it comes in time.
 async fn in_time<T>(answer: impl Future<Output = Result<T, Error>>) -> Option<T> {
     timeout(WITHIN, answer).await.ok()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logging::Form;
+    use crate::logging::tests::captured;
+    use crate::metrics::Kinds;
+    use semel::SystemClock;
+
+    /// What a first look at a store that is always dangerous writes to the log.
+    fn first_look(announced: Option<&[&'static str]>) -> String {
+        let census = Census {
+            store: Arc::new(semel::memory::Store::new()),
+            metrics: Metrics::new(Time::from_millis(0), Kinds { upstream_errors: &[], admin_refusals: &[] }),
+            clock: Arc::new(SystemClock),
+            announced: announced.map(|codes| codes.iter().copied().collect()),
+        };
+        captured(Form::Text, || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+            // This store answers at once, so the first look is over when the census first waits.
+            let _ = runtime.block_on(async { timeout(Duration::ZERO, census.run()).await });
+        })
+    }
+
+    #[test]
+    fn a_hazard_that_came_between_the_start_up_text_and_the_first_look_is_logged() {
+        assert!(first_look(Some(&[])).contains("the store has become less safe"));
+        assert_eq!(first_look(Some(&["memory-only"])), "");
+        assert!(first_look(Some(&["memory-only", "redis-no-aof"])).contains("a hazard of the store is gone"));
+        assert_eq!(first_look(None), "");
+    }
 }

@@ -6,7 +6,7 @@ mod warnings;
 
 use crate::config::{Admin, Hashing, Next, Plan};
 use promise::{OBSERVED, assumption, describe, describe_questions, guarantee, protects};
-use semel::core::store::{Capabilities, Error, Hazard};
+use semel::core::store::{Capabilities, Hazard, Store};
 use semel::sealing::Seal;
 use semel_http::{KeyRule, Mode};
 use semel_identity::caller_text::{callers, tenants};
@@ -89,15 +89,19 @@ fn hanging(line: &str, indent: usize, width: Option<usize>) -> String {
     format!("{head}{}", lines.join(&format!("\n{}", " ".repeat(indent))))
 }
 
+/// What is dangerous about the store now. A store that does not answer is not known to be safe.
+pub(super) async fn hazards(store: &dyn Store) -> Vec<Hazard> {
+    store.hazards().await.unwrap_or_else(|error| vec![unverified(&error)])
+}
+
 /// The start-up text.
 pub(super) fn announce(
     plan: &Plan,
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
     store: Capabilities,
-    hazards: Result<Vec<Hazard>, Error>,
+    hazards: &[Hazard],
 ) -> Announcement {
-    let hazards = hazards.unwrap_or_else(|error| vec![unverified(&error)]);
     let mut lines = Vec::new();
     let mut say = |about: &'static str, line: &str| lines.push((about, line.to_owned()));
     let scheme = if plan.listen.tls.is_some() { "https" } else { "http" };
@@ -127,7 +131,7 @@ pub(super) fn announce(
         if let Some(tenants) = tenants(&plan.identity) {
             say("tenants", &tenants);
         }
-        say("store", &kept(plan, store, &hazards));
+        say("store", &kept(plan, store, hazards));
         if plan.sealing.is_some() {
             say("sealed", &sealed(plan));
         }
@@ -146,7 +150,7 @@ pub(super) fn announce(
     if let Some(tracer) = &plan.tracer {
         say("spans", &format!("to {}", tracer.options().endpoint));
     }
-    Announcement { lines, warnings: warnings(plan, store, &hazards) }
+    Announcement { lines, warnings: warnings(plan, store, hazards) }
 }
 
 fn admitted(admin_address: SocketAddr, admin: &Admin) -> String {
@@ -251,10 +255,7 @@ mod tests {
             ]
         );
         assert_eq!(protects(&plan.terms), "nothing: key off");
-        let durable = Capabilities {
-            durable: true,
-            ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
-        };
+        let durable = Capabilities { durable: true, ..Store::capabilities(&semel::memory::Store::new()) };
         let warned = all_warnings(&plan, durable);
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");
     }
@@ -274,7 +275,7 @@ mod tests {
                 "observed only: requests are passed on as they came",
             ]
         );
-        let text = text_of(&plan, semel::core::store::Store::capabilities(&semel::memory::Store::new()));
+        let text = text_of(&plan, Store::capabilities(&semel::memory::Store::new()));
         assert_eq!(
             text.matches("             observed only: requests are passed on as they came\n").count(),
             2
@@ -289,7 +290,7 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read("", &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let in_memory = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+        let in_memory = Store::capabilities(&semel::memory::Store::new());
         let served = Capabilities { durable: true, ..in_memory };
         let hazard = |code| Hazard {
             severity: semel::core::store::Severity::Danger,
@@ -315,7 +316,7 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let text = text_of(&plan, semel::core::store::Store::capabilities(&semel::memory::Store::new()));
+        let text = text_of(&plan, Store::capabilities(&semel::memory::Store::new()));
         assert!(!text.contains("hunter2"), "{text}");
         assert!(text.contains("/effects/{operation_id}?api_key=(masked)"), "{text}");
         assert!(text.contains("/allowed?key=(masked)"), "{text}");
@@ -330,7 +331,7 @@ mod tests {
             let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let config = crate::config::read(&format!("[admin]\n{admin}{token}"), &over, &|_| None);
             let plan = config.expect("no mistake").plan().expect("a plan");
-            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            let store = Store::capabilities(&semel::memory::Store::new());
             let admin = plan.admin.as_ref().expect("open");
             (admitted(admin.options.address, admin), all_warnings(&plan, store))
         };
@@ -352,7 +353,7 @@ mod tests {
             let text = format!("[otlp]\nendpoint = \"{endpoint}\"\n{header}");
             let config = crate::config::read(&text, &over, &|_| Some("s3cret".into()));
             let plan = config.expect("no mistake").plan().expect("a plan");
-            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            let store = Store::capabilities(&semel::memory::Store::new());
             text_of(&plan, store)
         };
         let header = "[[otlp.header]]\nname = \"authorization\"\nvalue = \"env:TOKEN\"\n";
@@ -381,10 +382,7 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:3000").expect("a target");
         let over = crate::config::Overrides::default().with("upstream", &target.to_string());
         let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan().expect("a plan");
-        let durable = Capabilities {
-            durable: true,
-            ..semel::core::store::Store::capabilities(&semel::memory::Store::new())
-        };
+        let durable = Capabilities { durable: true, ..Store::capabilities(&semel::memory::Store::new()) };
         let hazards = vec![Hazard {
             severity: semel::core::store::Severity::Danger,
             code: "postgres-fsync",
@@ -393,7 +391,7 @@ mod tests {
         }];
         let address = plan.listen.address;
         let admin_address = Some("0.0.0.0:9090".parse().expect("an address"));
-        let announcement = announce(&plan, address, admin_address, durable, Ok(hazards));
+        let announcement = announce(&plan, address, admin_address, durable, &hazards);
         crate::texts::assert_is("start-up", &announcement.to_string());
         let narrow = announcement.text(Some(80));
         crate::texts::assert_is("start-up-80", &narrow);
@@ -406,7 +404,7 @@ mod tests {
     }
 
     fn text_of(plan: &Plan, store: Capabilities) -> String {
-        announce(plan, plan.listen.address, None, store, Ok(Vec::new())).to_string()
+        announce(plan, plan.listen.address, None, store, &[]).to_string()
     }
 
     #[test]
@@ -478,7 +476,7 @@ mod tests {
             let over = crate::config::Overrides::default().with("upstream", &target.to_string());
             let config = crate::config::read(config, &over, &|_| Some("hunter2".into()));
             let plan = config.expect("no mistake").plan().expect("a plan");
-            let store = semel::core::store::Store::capabilities(&semel::memory::Store::new());
+            let store = Store::capabilities(&semel::memory::Store::new());
             all_warnings(&plan, store)
         };
         let warning = warned("http://service.internal", config);

@@ -11,7 +11,7 @@ use std::process::Command;
 async fn a_setting_that_becomes_dangerous_is_logged() {
     let world = World::on(StoreKind::Redis, &[], charged).await;
     assert_eq!(world.charge(5).await.status, 201);
-    // At once: the gateway looks once a minute.
+    // At once, because the start-up text has named the hazards already.
     world.scratch.store().ask("CONFIG SET appendonly no maxmemory-policy allkeys-lru");
     until(async || {
         let log = world.log();
