@@ -81,6 +81,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `names` | Semel's headers |
+//! | `fairness` | who holds how much of what all clients share |
 //! | `memory` | the memory that bodies and responses share |
 //! | `body` | bodies, read or streamed |
 //! | `problem` | what is answered if there is no outcome |
@@ -96,6 +97,7 @@
 //! | `layer` | the layer and its settings |
 
 mod body;
+pub mod fairness;
 mod handler;
 mod layer;
 mod layer_state;

@@ -3,6 +3,7 @@
 //! Tracks who holds how much, who waits for more, and whose reservation is revoked. A reservation is never revoked
 //! after its holder was promised to keep it.
 
+use crate::fairness::Holdings;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -24,8 +25,8 @@ pub(crate) struct Budget {
 struct State {
     free: u32,
     reservations: HashMap<u64, Entry>,
-    /// What each client holds, without revoked reservations.
-    held: HashMap<Option<IpAddr>, u32>,
+    /// What each client holds in KiB, without revoked reservations.
+    held: Holdings<Option<IpAddr>>,
     /// Who waits.
     waiting: BTreeSet<u64>,
     begun: u64,
@@ -93,26 +94,12 @@ impl Budget {
 }
 
 impl State {
-    fn held_by(&self, client: Option<IpAddr>) -> u32 {
-        self.held.get(&client).copied().unwrap_or_default()
-    }
-
     /// `number` holds `kib` more.
     fn take(&mut self, number: u64, kib: u32) {
         let Some(entry) = self.reservations.get_mut(&number) else { return };
         self.free -= kib;
         entry.held += kib;
-        *self.held.entry(entry.client).or_default() += kib;
-    }
-
-    /// No longer counts a reservation as its client's.
-    fn uncount(&mut self, client: Option<IpAddr>, kib: u32) {
-        if let Some(held) = self.held.get_mut(&client) {
-            *held -= kib;
-            if *held == 0 {
-                self.held.remove(&client);
-            }
-        }
+        self.held.add(entry.client, kib as usize);
     }
 
     /// `number` no longer waits. Returns what it waited for.
@@ -126,7 +113,7 @@ impl State {
         loop {
             let least = self.waiting.iter().min_by_key(|number| {
                 let client = self.reservations.get(number).and_then(|entry| entry.client);
-                (self.held_by(client), **number)
+                (self.held.of(&client), **number)
             });
             let Some(number) = least.copied() else { return };
             if self.reservations.get(&number).is_some_and(|entry| entry.wanted > self.free) {
@@ -147,23 +134,23 @@ impl State {
         else {
             return;
         };
-        let own = self.held_by(client).saturating_add(wanted);
+        let own = self.held.of(&client).saturating_add(wanted as usize);
         let mut coming = self.free;
         while coming < wanted {
             let evictable =
                 self.reservations.iter().filter(|(_, entry)| entry.is_evictable && entry.held > 0);
             let largest = evictable
-                .max_by_key(|(number, entry)| (self.held_by(entry.client), entry.held, Reverse(**number)));
+                .max_by_key(|(number, entry)| (self.held.of(&entry.client), entry.held, Reverse(**number)));
             let Some((number, client, held)) =
                 largest.map(|(number, entry)| (*number, entry.client, entry.held))
             else {
                 return;
             };
-            if self.held_by(client) <= own {
+            if self.held.of(&client) <= own {
                 return;
             }
             coming += held;
-            self.uncount(client, held);
+            self.held.remove(&client, held as usize);
             self.unwait(number);
             if let Some(entry) = self.reservations.get_mut(&number) {
                 entry.is_evictable = false;
@@ -256,7 +243,7 @@ impl Drop for Reservation {
         if let Some(entry) = state.reservations.remove(&self.number) {
             state.free += entry.held;
             if !self.is_revoked() {
-                state.uncount(entry.client, entry.held);
+                state.held.remove(&entry.client, entry.held as usize);
             }
             state.grant_free();
         }

@@ -2,15 +2,12 @@
 //! ended after a part of it was handed on.
 
 use crate::wire::HeadSlot;
+use semel_http::fairness;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-
-/// The last slots are for clients that have few.
-const RESERVED: usize = 8;
-const FEW: usize = 64;
 
 /// The requests of all connections of one socket.
 #[derive(Debug)]
@@ -94,7 +91,8 @@ impl Requests {
     ) -> Result<Slot, Full> {
         let mut running = self.lock();
         let client_count = running.clients.get(&client).map_or(0, |client| client.count);
-        let reserved = if client_count < (self.total / FEW).max(1) { 0 } else { self.total / RESERVED };
+        let has_few = fairness::has_few(client_count, self.total);
+        let reserved = if has_few { 0 } else { fairness::reserved(self.total) };
         if running.count + reserved >= self.total {
             running.end_one(client_count)?;
         }

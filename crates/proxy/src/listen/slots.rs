@@ -2,6 +2,7 @@
 //! request is running is never closed for that.
 
 use crate::wire::Exchange;
+use semel_http::fairness::Holdings;
 use semel_text::address::network;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -107,13 +108,13 @@ impl Open {
     /// Closes an idle connection among those that are `meant`: the oldest of the network with the most slots. Returns
     /// whether there was one.
     fn end_one(&self, meant: impl Fn(&Connection) -> bool) -> bool {
-        let mut held: HashMap<IpAddr, usize> = HashMap::new();
+        let mut held = Holdings::default();
         for connection in self.connections.values() {
-            *held.entry(connection.network).or_default() += 1;
+            held.add(connection.network, 1);
         }
         let idle = self.connections.iter().filter(|(_, connection)| connection.may_go() && meant(connection));
-        let goes =
-            idle.max_by_key(|(number, connection)| (held[&connection.network], std::cmp::Reverse(**number)));
+        let goes = idle
+            .max_by_key(|(number, connection)| (held.of(&connection.network), std::cmp::Reverse(**number)));
         if let Some((_, connection)) = goes {
             connection.may_go.store(false, Ordering::Release);
             connection.go.notify_one();

@@ -1,14 +1,10 @@
 //! Limits how many requests run at once. Some slots are reserved, so that protected requests do not wait for
 //! long-running unprotected ones, and no client can take every slot.
 
-use std::collections::HashMap;
+use semel_http::fairness::{self, Holdings};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-
-/// The last slots are for clients that have few.
-const RESERVED: usize = 8;
-const FEW: usize = 64;
 
 /// The slots for HTTP/1 requests.
 #[derive(Debug)]
@@ -16,8 +12,8 @@ pub(super) struct Slots {
     protected: SlotPair,
     /// The slots that unprotected requests may take.
     open: SlotPair,
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    few: usize,
+    counts: Arc<Mutex<Holdings<IpAddr>>>,
+    total: usize,
 }
 
 /// Slots, and those that clients with more than a few may take.
@@ -38,12 +34,15 @@ pub(super) struct Slot {
 #[derive(Debug)]
 struct Counted {
     client: IpAddr,
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    counts: Arc<Mutex<Holdings<IpAddr>>>,
 }
 
 impl SlotPair {
     fn new(max: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(max)), for_many: Arc::new(Semaphore::new(max - max / RESERVED)) }
+        Self {
+            all: Arc::new(Semaphore::new(max)),
+            for_many: Arc::new(Semaphore::new(max - fairness::reserved(max))),
+        }
     }
 }
 
@@ -52,14 +51,13 @@ impl Slots {
     pub(super) fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
         let (protected, open) = (SlotPair::new(max), SlotPair::new(max - max / 4));
-        Self { protected, open, counts: Arc::default(), few: (max / FEW).max(1) }
+        Self { protected, open, counts: Arc::default(), total: max }
     }
 
     /// The semaphores that a request needs, narrower ones first.
     fn wanted(&self, is_protected: bool, client: Option<IpAddr>) -> impl Iterator<Item = &Arc<Semaphore>> {
-        let client_count =
-            client.map_or(0, |client| lock(&self.counts).get(&client).copied().unwrap_or_default());
-        let has_many = client_count >= self.few;
+        let client_count = client.map_or(0, |client| lock(&self.counts).of(&client));
+        let has_many = !fairness::has_few(client_count, self.total);
         let pair = if is_protected { &self.protected } else { &self.open };
         let for_many = has_many.then_some(&pair.for_many);
         let open = (!is_protected).then_some(&self.open.all);
@@ -68,7 +66,7 @@ impl Slots {
 
     fn counted(&self, client: Option<IpAddr>) -> Option<Counted> {
         let client = client?;
-        *lock(&self.counts).entry(client).or_default() += 1;
+        lock(&self.counts).add(client, 1);
         Some(Counted { client, counts: Arc::clone(&self.counts) })
     }
 
@@ -96,17 +94,11 @@ impl Slots {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut counts = lock(&self.counts);
-        if let Some(count) = counts.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.client);
-            }
-        }
+        lock(&self.counts).remove(&self.client, 1);
     }
 }
 
-fn lock(counts: &Mutex<HashMap<IpAddr, usize>>) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+fn lock(counts: &Mutex<Holdings<IpAddr>>) -> MutexGuard<'_, Holdings<IpAddr>> {
     // Every change is whole.
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
