@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use semel_bench::sample::{NOW, TICKET, command, processing, stamp, succeeded};
+use semel_bench::sample::{NEW_ATTEMPT, NOW, command, processing, stamp, succeeded};
 use semel_core::codec;
 use semel_core::machine::{self, Decision, Found};
 use std::hint::black_box;
@@ -39,7 +39,7 @@ fn round_trip(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter(|| {
                 let decoded = codec::decode(black_box(&bytes));
-                match machine::decide(codec::found(&decoded), &command, TICKET, stamp(now)) {
+                match machine::decide(codec::found(&decoded), &command, NEW_ATTEMPT, stamp(now)) {
                     Decision::Run(write) => codec::encode_record(&write.next),
                     _ => decoded.as_ref().map(codec::encode).unwrap_or_default(),
                 }
@@ -48,12 +48,13 @@ fn round_trip(c: &mut Criterion) {
     }
     group.finish();
     c.bench_function("decide, nothing there", |b| {
-        b.iter(|| machine::decide(Found::Nothing, black_box(&command), TICKET, stamp(NOW)));
+        b.iter(|| machine::decide(Found::Nothing, black_box(&command), NEW_ATTEMPT, stamp(NOW)));
     });
     let stored = succeeded();
     c.bench_function("decide, replayed", |b| {
         b.iter(|| {
-            let decision = machine::decide(Found::Record(black_box(&stored)), &command, TICKET, stamp(NOW));
+            let decision =
+                machine::decide(Found::Record(black_box(&stored)), &command, NEW_ATTEMPT, stamp(NOW));
             matches!(decision, Decision::Answer(_))
         });
     });

@@ -4,7 +4,7 @@
 //! mean shows the load.
 
 use bytes::Bytes;
-use semel_bench::sample::{NOW, TICKET, command, processing, stamp, succeeded};
+use semel_bench::sample::{NEW_ATTEMPT, NOW, command, processing, stamp, succeeded};
 use semel_core::codec;
 use semel_core::machine::{self, Found};
 use std::hint::black_box;
@@ -31,11 +31,16 @@ fn main() {
         best("encode", || drop(black_box(codec::encode_record(black_box(&record)))));
         best("decode", || drop(black_box(codec::decode(black_box(&bytes)))));
         best("decide", || {
-            drop(black_box(machine::decide(Found::Record(black_box(&record)), &command, TICKET, stamp(NOW))));
+            drop(black_box(machine::decide(
+                Found::Record(black_box(&record)),
+                &command,
+                NEW_ATTEMPT,
+                stamp(NOW),
+            )));
         });
         best("decode + decide + encode", || {
             let read = codec::decode(black_box(&bytes));
-            drop(black_box(machine::decide(codec::found(&read), &command, TICKET, stamp(NOW))));
+            drop(black_box(machine::decide(codec::found(&read), &command, NEW_ATTEMPT, stamp(NOW))));
             drop(black_box(read.as_ref().map(codec::encode)));
         });
     }

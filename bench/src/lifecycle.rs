@@ -1,6 +1,6 @@
 //! Claim and finish in a loop, as a store does under load. Every run is identical.
 
-use crate::sample::{self, NOW, TICKET};
+use crate::sample::{self, NEW_ATTEMPT, NOW};
 use semel_core::classify::Ending;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::machine::{self, Decision, Found, Write};
@@ -52,7 +52,7 @@ pub fn claim_at(number: u64, now: Time) -> Write {
         caller_hash: CallerHash::from_bytes(spread(number % CALLERS, 3)),
         ..sample::command()
     };
-    match machine::decide(Found::Nothing, &command, TICKET, sample::stamp(now)) {
+    match machine::decide(Found::Nothing, &command, NEW_ATTEMPT, sample::stamp(now)) {
         Decision::Run(write) => *write,
         other => panic!("{other:?}"),
     }
@@ -77,7 +77,7 @@ pub fn outcome() -> Outcome {
 /// # Panics
 /// As above.
 pub fn finish_at(claim: &Write, now: Time) -> Write {
-    match machine::finish(&claim.next, TICKET.token, Ending::Succeeded(outcome()), sample::stamp(now)) {
+    match machine::finish(&claim.next, NEW_ATTEMPT.token, Ending::Succeeded(outcome()), sample::stamp(now)) {
         Ok(write) => write,
         Err(refusal) => panic!("{refusal}"),
     }

@@ -3,7 +3,7 @@
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+use semel_core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp};
 use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
@@ -12,7 +12,7 @@ use semel_core::time::Time;
 /// The time of everything.
 pub const NOW: Time = Time::from_millis(1_800_000_000_000);
 /// The owner of the attempt.
-pub const TICKET: Ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
+pub const NEW_ATTEMPT: NewAttempt = NewAttempt { token: Token::from_random(7), begin: Begin::Processing };
 static PAYLOAD: Fingerprint = Fingerprint::from_bytes([4; 32]);
 
 /// A payment.
@@ -40,7 +40,7 @@ pub fn stamp(now: Time) -> Stamp<'static> {
 /// # Panics
 /// If a new key is not run, which would be a bug.
 pub fn processing() -> Record {
-    match machine::decide(Found::Nothing, &command(), TICKET, stamp(NOW)) {
+    match machine::decide(Found::Nothing, &command(), NEW_ATTEMPT, stamp(NOW)) {
         Decision::Run(write) => write.next,
         other => panic!("{other:?}"),
     }
@@ -60,7 +60,7 @@ pub fn succeeded() -> Record {
         ("x-request-cost", "17"),
     ];
     let ending = Ending::Succeeded(Outcome::http(201, headers, vec![b'x'; 1024]));
-    match machine::finish(&processing(), TICKET.token, ending, stamp(NOW)) {
+    match machine::finish(&processing(), NEW_ATTEMPT.token, ending, stamp(NOW)) {
         Ok(write) => write.next,
         Err(refusal) => panic!("{refusal}"),
     }

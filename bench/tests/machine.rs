@@ -1,7 +1,7 @@
 //! The memory use of a decision and of encoding and decoding.
 
 use bytes::Bytes;
-use semel_bench::sample::{NOW, TICKET, command, stamp, succeeded};
+use semel_bench::sample::{NEW_ATTEMPT, NOW, command, stamp, succeeded};
 use semel_bench::{Counting, measure};
 use semel_core::codec;
 use semel_core::machine::{self, Decision, Found, Reply};
@@ -13,7 +13,7 @@ static ALLOCATOR: Counting = Counting;
 fn a_replay_is_decided_without_allocating() {
     let command = command();
     let record = succeeded();
-    let decide = || machine::decide(Found::Record(&record), &command, TICKET, stamp(NOW));
+    let decide = || machine::decide(Found::Record(&record), &command, NEW_ATTEMPT, stamp(NOW));
     let (decision, cost) = measure(decide);
     assert!(matches!(decision, Decision::Answer(Reply::Replay(_))));
     assert_eq!(cost.calls, 0);
@@ -22,7 +22,7 @@ fn a_replay_is_decided_without_allocating() {
 #[test]
 fn a_first_claim_allocates_only_the_record_and_a_history_entry() {
     let command = command();
-    let (decision, cost) = measure(|| machine::decide(Found::Nothing, &command, TICKET, stamp(NOW)));
+    let (decision, cost) = measure(|| machine::decide(Found::Nothing, &command, NEW_ATTEMPT, stamp(NOW)));
     assert!(matches!(decision, Decision::Run(_)));
     println!("a first claim: {cost:?}");
     assert!(cost.calls <= 4, "{cost:?}");

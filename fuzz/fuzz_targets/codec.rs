@@ -10,7 +10,7 @@ use semel_core::codec;
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::CommandId;
 use semel_core::machine::{
-    self, Begin, Command, Decision, Expect, Found, Reply, Stamp, Ticket, Verdict, Write,
+    self, Begin, Command, Decision, Expect, Found, NewAttempt, Reply, Stamp, Verdict, Write,
 };
 use semel_core::outcome::{Outcome, Status};
 use semel_core::record::{Entry, Record, Token};
@@ -71,8 +71,9 @@ fn exercise(record: &Record, now: Time) {
             generation: 0,
         };
         let found = Found::Record(record);
-        let ticket = Ticket { token: Token::from_random(!record.token().bits()), begin: Begin::Claimed };
-        match machine::decide(found, &command, ticket, stamp) {
+        let new_attempt =
+            NewAttempt { token: Token::from_random(!record.token().bits()), begin: Begin::Claimed };
+        match machine::decide(found, &command, new_attempt, stamp) {
             Decision::Run(write) | Decision::MarkUnknown(write) => rewrite(record, &write),
             Decision::Answer(reply) => assert_ne!(reply, Reply::Unreadable),
             Decision::Follow => panic!("a record is not a marker"),
@@ -116,7 +117,7 @@ fn rewrite(record: &Record, write: &Write) {
     let reread = codec::decode(&codec::encode_record(&write.next).into());
     // Only the last possible version has no successor.
     if write.next.version() <= u64::MAX >> 1 {
-        assert!(machine::landed(write, codec::found(&reread)), "{reread:?}");
+        assert!(machine::was_applied(write, codec::found(&reread)), "{reread:?}");
     }
 }
 

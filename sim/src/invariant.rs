@@ -4,7 +4,7 @@ use crate::bug::Bug;
 use crate::config::Config;
 use crate::step::{Content, Context, stamp, time};
 use crate::world::{Cell, World, effect_of};
-use semel_core::machine::{self, Begin, Decision, Found, Reply, Ticket};
+use semel_core::machine::{self, Begin, Decision, Found, NewAttempt, Reply};
 use semel_core::policy::Class;
 use semel_core::record::{Record, State, Token};
 use std::fmt;
@@ -150,14 +150,14 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
         return Ok(());
     }
     let other = Content(1 - bound);
-    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+    let new_attempt = NewAttempt { token: Token::from_random(0), begin: Begin::Processing };
     for record in world.cells.iter().filter_map(Cell::record) {
         for now in world.now..=world.now + context.config.skew {
             if record.gone_at().is_some_and(|gone_at| time(now) >= gone_at) {
                 continue;
             }
             let found = Found::Record(record);
-            match context.protocol.decide(found, &context.command(&other), ticket, stamp(now)) {
+            match context.protocol.decide(found, &context.command(&other), new_attempt, stamp(now)) {
                 Decision::Answer(Reply::Mismatch | Reply::Expired) => {}
                 _ => return Err(Violation::OtherPayloadAnswered),
             }
@@ -186,10 +186,10 @@ pub(crate) fn request_succeeds(world: &World, context: &Context<'_>) -> Result<(
 
 fn is_rightly_answered(record: &Record, clock: u16, context: &Context<'_>) -> bool {
     let (now, skew) = (time(clock), record.policy().skew);
-    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
+    let new_attempt = NewAttempt { token: Token::from_random(0), begin: Begin::Processing };
     let payload = Content::of(record);
     let found = Found::Record(record);
-    let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp(clock));
+    let decision = context.protocol.decide(found, &context.command(&payload), new_attempt, stamp(clock));
     let waiter = machine::attend(found, &context.command(&payload), now);
     let local = context.config.class == Class::Local;
     let external = context.config.class == Class::External;

@@ -10,8 +10,8 @@ use crate::tamper::{
 };
 use semel_core::classify::{Answer, Ending, Rules};
 use semel_core::machine::{
-    self, Command, Decision, Due, Erasure, Expect, Found, Landing, LocalEnding, Refusal, Reply, Route, Stage,
-    Stamp, Ticket, Unchanged, Verdict, Write,
+    self, Command, Decision, Due, Erasure, Expect, Found, LocalEnding, NewAttempt, Refusal, Reply, Route,
+    Stage, Stamp, Unchanged, Verdict, Write, WriteResult,
 };
 use semel_core::outcome::{Outcome, Status};
 use semel_core::policy::{Class, Policy, PolicySettings};
@@ -85,17 +85,17 @@ impl Protocol {
         self,
         found: Found<'a>,
         command: &Command<'_>,
-        ticket: Ticket,
+        new_attempt: NewAttempt,
         stamp: Stamp<'_>,
     ) -> Decision<'a> {
         let stamp = match found {
             Found::Record(record) => Stamp { now: self.judging(record, stamp.now), ..stamp },
             _ => stamp,
         };
-        let real = || machine::decide(found, command, ticket, stamp);
+        let real = || machine::decide(found, command, new_attempt, stamp);
         match (self.bug, found) {
             (Some(Bug::UnreadableAsAbsent), Found::Unreadable) => {
-                machine::decide(Found::Nothing, command, ticket, stamp)
+                machine::decide(Found::Nothing, command, new_attempt, stamp)
             }
             (Some(Bug::MismatchAfterInProgress), Found::Record(record)) => match record.state() {
                 State::Claimed { lease_until } | State::Processing { lease_until }
@@ -112,7 +112,7 @@ impl Protocol {
                 _ => real(),
             },
             (Some(Bug::TakeOverOfExternalProcessing | Bug::DedupWindowIgnored), Found::Record(record)) => {
-                as_if_remembered_for_ever(record, command, ticket, stamp).unwrap_or_else(real)
+                as_if_remembered_for_ever(record, command, new_attempt, stamp).unwrap_or_else(real)
             }
             (Some(Bug::RefusalNeverTriedAgain), Found::Record(record)) => match record.state() {
                 State::FailedNotReplayable { expires_at, .. } if stamp.now.at < *expires_at => {
@@ -126,10 +126,11 @@ impl Protocol {
             (Some(Bug::EarlierDoubtForgotten), _) => tampered(real(), |next| next.set_earlier_doubt(false)),
             (Some(Bug::LeaseDeadWithoutSkew), Found::Record(record)) => {
                 let hasty = under(record, |policy| policy.skew = Duration::ZERO);
-                decided_of(&hasty, record, command, ticket, stamp).unwrap_or_else(real)
+                decided_of(&hasty, record, command, new_attempt, stamp).unwrap_or_else(real)
             }
             (Some(Bug::WindowWithoutSkew), Found::Record(record)) => {
-                decided_of(&remembered_longer(record), record, command, ticket, stamp).unwrap_or_else(real)
+                decided_of(&remembered_longer(record), record, command, new_attempt, stamp)
+                    .unwrap_or_else(real)
             }
             (Some(Bug::SelectionKeptOnRelease), Found::Record(record)) => match record.state() {
                 State::FailedNotReplayable { bound: false, .. } => tampered(real(), |next| {
@@ -224,29 +225,31 @@ impl Protocol {
         self.sound(machine::commit_local(claim, ending, stamp))
     }
 
-    pub(crate) fn landed(self, write: &Write, reread: Found<'_>) -> bool {
+    pub(crate) fn was_applied(self, write: &Write, reread: Found<'_>) -> bool {
         match (self.bug, reread) {
             (Some(Bug::OwnFinishRecognisedByTokenAlone), Found::Record(record)) => {
                 record.token() == write.next.token() && record.is_terminal()
             }
-            _ => machine::landed(write, reread),
+            _ => machine::was_applied(write, reread),
         }
     }
 
-    pub(crate) fn claim_landed<'a>(self, claim: &'a Write, reread: Found<'a>) -> Option<&'a Record> {
+    pub(crate) fn applied_claim<'a>(self, claim: &'a Write, reread: Found<'a>) -> Option<&'a Record> {
         match self.bug {
             Some(Bug::FailOpenOnLostClaim) => Some(&claim.next),
-            _ => machine::claim_landed(claim, reread),
+            _ => machine::applied_claim(claim, reread),
         }
     }
 
-    pub(crate) fn local_landing(self, write: &Write, reread: Found<'_>, now: Now) -> Landing {
-        match (self.bug, machine::local_landing(write, reread, now)) {
-            (Some(Bug::DoubtSettledByContent), Landing::Landed) if !machine::landed(write, reread) => {
-                Landing::Missing
+    pub(crate) fn local_write_result(self, write: &Write, reread: Found<'_>, now: Now) -> WriteResult {
+        match (self.bug, machine::local_write_result(write, reread, now)) {
+            (Some(Bug::DoubtSettledByContent), WriteResult::Applied)
+                if !machine::was_applied(write, reread) =>
+            {
+                WriteResult::NotApplied
             }
-            (Some(Bug::DoubtSettledAfterRetention), Landing::Unclear) => Landing::Missing,
-            (_, landing) => landing,
+            (Some(Bug::DoubtSettledAfterRetention), WriteResult::Unclear) => WriteResult::NotApplied,
+            (_, write_result) => write_result,
         }
     }
 

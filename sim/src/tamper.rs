@@ -1,6 +1,6 @@
 //! How a bug changes a record, a write or a decision before or after the real machine.
 
-use semel_core::machine::{self, Command, Decision, Found, Refusal, Stamp, Ticket, Write};
+use semel_core::machine::{self, Command, Decision, Found, NewAttempt, Refusal, Stamp, Write};
 use semel_core::policy::{Class, Policy, PolicySettings};
 use semel_core::record::{Record, State};
 use semel_core::time::Time;
@@ -11,14 +11,14 @@ use std::time::Duration;
 pub(crate) fn as_if_remembered_for_ever<'a>(
     record: &Record,
     command: &Command<'_>,
-    ticket: Ticket,
+    new_attempt: NewAttempt,
     stamp: Stamp<'_>,
 ) -> Option<Decision<'a>> {
     let other = under(record, |policy| {
         policy.class = Class::Downstream;
         policy.dedup_window = Duration::from_hours(1);
     });
-    let decision = decided_of(&other, record, command, ticket, stamp);
+    let decision = decided_of(&other, record, command, new_attempt, stamp);
     decision.filter(|decision| matches!(decision, Decision::Run(_)))
 }
 
@@ -27,11 +27,11 @@ pub(crate) fn decided_of<'a>(
     other: &Record,
     record: &Record,
     command: &Command<'_>,
-    ticket: Ticket,
+    new_attempt: NewAttempt,
     stamp: Stamp<'_>,
 ) -> Option<Decision<'a>> {
     let restored = |write: Box<Write>| Box::new(with_policy_of(record, *write));
-    match machine::decide(Found::Record(other), command, ticket, stamp) {
+    match machine::decide(Found::Record(other), command, new_attempt, stamp) {
         Decision::Run(write) => Some(Decision::Run(restored(write))),
         Decision::MarkUnknown(write) => Some(Decision::MarkUnknown(restored(write))),
         Decision::Answer(_) | Decision::Follow => None,

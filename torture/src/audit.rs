@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use semel::core::fingerprint::Fingerprint;
     use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
-    use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+    use semel::core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp};
     use semel::core::policy::Policy;
     use semel::core::record::Token;
 
@@ -268,13 +268,13 @@ mod tests {
             payload: &PAYLOAD,
             generation: 0,
         };
-        let ticket = |token| Ticket { token: Token::from_random(token), begin: Begin::Processing };
+        let new_attempt = |token| NewAttempt { token: Token::from_random(token), begin: Begin::Processing };
         let stamp = |at, who| Stamp::new(Time::from_millis(at), who, "");
-        let claim = machine::decide(Found::Nothing, &command, ticket(1), stamp(NOW, run));
+        let claim = machine::decide(Found::Nothing, &command, new_attempt(1), stamp(NOW, run));
         let Decision::Run(claim) = claim else { panic!("{claim:?}") };
         let Some(found_by) = found_by else { return claim.next };
         let found =
-            machine::decide(Found::Record(&claim.next), &command, ticket(2), stamp(NOW + DAY, found_by));
+            machine::decide(Found::Record(&claim.next), &command, new_attempt(2), stamp(NOW + DAY, found_by));
         let Decision::MarkUnknown(unknown) = found else { panic!("{found:?}") };
         unknown.next
     }

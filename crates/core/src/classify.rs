@@ -22,7 +22,7 @@ pub enum Meaning {
 
 /// The service's own statement about the effect. It overrides every rule about the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Steer {
+pub enum OutcomeHint {
     /// The effect happened, whatever the status says.
     Applied,
     /// Nothing took effect, whatever the status says.
@@ -39,13 +39,13 @@ pub struct Answer {
     /// Whether it has a readable `Retry-After`.
     pub retry_after: bool,
     /// The service's own statement, if it made one.
-    pub steer: Option<Steer>,
+    pub outcome_hint: Option<OutcomeHint>,
 }
 
 impl Answer {
     /// An answer with this status, no `Retry-After` and no statement.
     pub const fn new(status: Status) -> Self {
-        Self { status, retry_after: false, steer: None }
+        Self { status, retry_after: false, outcome_hint: None }
     }
 }
 
@@ -75,7 +75,7 @@ impl Default for Rules {
 
 impl Rules {
     /// Rejects rules that treat a success as "nothing took effect": every retry would run again, and each would
-    /// succeed. A service that answers like this must say so in each response ([`Steer::NotApplied`]).
+    /// succeed. A service that answers like this must say so in each response ([`OutcomeHint::NotApplied`]).
     pub fn check(&self) -> Result<(), RulesError> {
         let overridden = self.overrides.iter().filter(|(_, meaning)| *meaning == Meaning::NotApplied);
         let mut statuses = self.not_applied.iter().chain(overridden.map(|(status, _)| status));
@@ -135,7 +135,7 @@ mod grpc {
 /// What `answer` means for a record of `class`, under an operation's `rules`.
 ///
 /// ```
-/// use semel_core::classify::{Answer, Meaning, Rules, Steer, classify};
+/// use semel_core::classify::{Answer, Meaning, Rules, OutcomeHint, classify};
 /// use semel_core::outcome::Status;
 /// use semel_core::policy::Class;
 ///
@@ -147,14 +147,14 @@ mod grpc {
 /// // A plain 500 leaves the outcome open,
 /// assert_eq!(read(&Answer::new(Status::Http(500))), Meaning::InDoubt);
 /// // unless the service itself states it:
-/// let stated = Answer { steer: Some(Steer::NotApplied), ..Answer::new(Status::Http(500)) };
+/// let stated = Answer { outcome_hint: Some(OutcomeHint::NotApplied), ..Answer::new(Status::Http(500)) };
 /// assert_eq!(read(&stated), Meaning::NotApplied);
 /// ```
 pub fn classify(class: Class, answer: &Answer, rules: &Rules) -> Meaning {
-    let meaning = match answer.steer {
-        Some(Steer::Applied) => Meaning::Succeeded,
-        Some(Steer::NotApplied) => Meaning::NotApplied,
-        Some(Steer::Unknown) => Meaning::InDoubt,
+    let meaning = match answer.outcome_hint {
+        Some(OutcomeHint::Applied) => Meaning::Succeeded,
+        Some(OutcomeHint::NotApplied) => Meaning::NotApplied,
+        Some(OutcomeHint::Unknown) => Meaning::InDoubt,
         None => by_status(class, answer, rules),
     };
     // A local effect commits with its record or not at all, so there is no doubt.

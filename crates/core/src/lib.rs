@@ -51,7 +51,7 @@
 //! use semel_core::classify::{Answer, Ending, Rules};
 //! use semel_core::fingerprint::{Limits, Request};
 //! use semel_core::key::{Key, Rules as KeyRules};
-//! use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
+//! use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, NewAttempt};
 //! use semel_core::outcome::{Outcome, Status};
 //! use semel_core::policy::{Class, Policy};
 //! use semel_core::record::Token;
@@ -74,9 +74,9 @@
 //! // The key is new: this request runs the command.
 //! // A store would now insert `claim.next` under `command.id`.
 //! let token = Token::from_random(0x5eed); // in production: 128 fresh random bits
-//! let ticket = Ticket { token, begin: Begin::Processing };
+//! let new_attempt = NewAttempt { token, begin: Begin::Processing };
 //! let stamp = Stamp::new(Time::from_millis(1_000), "worker-1", "");
-//! let decision = machine::decide(Found::Nothing, &command, ticket, stamp);
+//! let decision = machine::decide(Found::Nothing, &command, new_attempt, stamp);
 //! let Decision::Run(claim) = decision else { unreachable!() };
 //!
 //! // The effect is sent and answered.
@@ -92,7 +92,7 @@
 //! let request = Request { content_type: &[b"application/json"], ..plain(body) };
 //! let payload = (request, Limits::default());
 //! let retry = Command::new(&secret, &scope, &key, policy, &payload)?;
-//! let decision = machine::decide(Found::Record(&done.next), &retry, ticket, stamp);
+//! let decision = machine::decide(Found::Record(&done.next), &retry, new_attempt, stamp);
 //! assert_eq!(decision, Decision::Answer(Reply::Replay(&outcome)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

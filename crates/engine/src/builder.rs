@@ -22,7 +22,7 @@ use crate::runtime::random::{Random, SystemRandom};
 use crate::runtime::spawn::Spawn;
 use crate::runtime::tasks::Tasks;
 use crate::sealing::KeyRing;
-use crate::secrets::{self, Configured, Terms};
+use crate::secrets::{self, Configured, RefreshSettings};
 use crate::settings::Settings;
 use crate::time::{Heartbeat, TrustedTime};
 use semel_core::id::CommandId;
@@ -48,7 +48,7 @@ pub struct Builder {
     reconcilers: Reconcilers,
     secret: Option<Vec<u8>>,
     rotate_to: Option<Vec<u8>>,
-    terms: Terms,
+    refresh: RefreshSettings,
     sealing: Option<KeyRing>,
     quotas: Quotas,
     archive: Option<Arc<dyn Archive>>,
@@ -74,7 +74,7 @@ impl Builder {
             reconcilers: Reconcilers::default(),
             secret: None,
             rotate_to: None,
-            terms: Terms::default(),
+            refresh: RefreshSettings::default(),
             sealing: None,
             quotas: Quotas::default(),
             archive: None,
@@ -133,8 +133,8 @@ impl Builder {
     }
 
     /// How this node keeps up with a rotation of the hashing secret.
-    pub fn secret_terms(mut self, terms: Terms) -> Self {
-        self.terms = terms;
+    pub fn secret_refresh(mut self, refresh: RefreshSettings) -> Self {
+        self.refresh = refresh;
         self
     }
 
@@ -177,15 +177,15 @@ impl Builder {
             return Err(BuildError::Quotas(QuotasError::NotCounted(cap)));
         }
         // The proof that no node claims under a replaced secret depends on this.
-        if self.terms.in_flight <= self.settings.store_timeout {
-            return Err(BuildError::Secrets(secrets::Error::Terms));
+        if self.refresh.in_flight <= self.settings.store_timeout {
+            return Err(BuildError::Secrets(secrets::Error::RefreshSettings));
         }
         let spawn = self.spawn.unwrap_or_else(|| Arc::new(tokio::runtime::Handle::current()));
         let timeout = TIMEOUTS_AT_START * self.settings.store_timeout;
         let name = self.name.unwrap_or_else(|| format!("node-{:08x}", self.random.bits() >> 96).into());
         let configured = Configured { secret: self.secret.as_deref(), rotate_to: self.rotate_to.as_deref() };
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-        let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.terms);
+        let secrets = secrets::open(store, configured, clock, &*self.random, &name, self.refresh);
         let secrets = bounded(&*self.clock, timeout, secrets).await?.map_err(BuildError::Secrets)?;
         // Before the time is read: what others write meanwhile would look like a date in the future.
         let run = format!("{name} {:016x}", self.random.bits() >> 64);

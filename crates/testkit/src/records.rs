@@ -3,7 +3,7 @@
 use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+use semel_core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp};
 use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, Token};
@@ -58,8 +58,8 @@ pub fn claim_at(number: u64, token: u128, millis: u64) -> Record {
 
 /// The record of this command's first attempt, claimed at `millis` with `token`.
 pub fn claim(command: &Command<'_>, token: u128, millis: u64) -> Record {
-    let ticket = Ticket { token: Token::from_random(token), begin: Begin::Processing };
-    match machine::decide(Found::Nothing, command, ticket, stamp(millis)) {
+    let new_attempt = NewAttempt { token: Token::from_random(token), begin: Begin::Processing };
+    match machine::decide(Found::Nothing, command, new_attempt, stamp(millis)) {
         Decision::Run(write) => write.next,
         other => panic!("a command never seen is run: {other:?}"),
     }

@@ -6,7 +6,7 @@ use semel_core::classify::Ending;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel_core::key::Key;
-use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket, Write};
+use semel_core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp, Write};
 use semel_core::outcome::Outcome;
 use semel_core::policy::{Class, Policy};
 use semel_core::record::{Record, StateName, Token};
@@ -102,11 +102,16 @@ pub(crate) fn stamp(now: Time) -> Stamp<'static> {
 
 /// The write of a request with this token that finds `found`.
 pub(crate) fn attempt(found: Found<'_>, command: &TestCommand, token: Token, now: Time) -> Write {
-    attempt_from(found, command, Ticket { token, begin: Begin::Processing }, now)
+    attempt_from(found, command, NewAttempt { token, begin: Begin::Processing }, now)
 }
 
-pub(crate) fn attempt_from(found: Found<'_>, command: &TestCommand, ticket: Ticket, now: Time) -> Write {
-    match machine::decide(found, &command.command(), ticket, stamp(now)) {
+pub(crate) fn attempt_from(
+    found: Found<'_>,
+    command: &TestCommand,
+    new_attempt: NewAttempt,
+    now: Time,
+) -> Write {
+    match machine::decide(found, &command.command(), new_attempt, stamp(now)) {
         Decision::Run(write) => *write,
         other => panic!("expected an attempt, got {other:?}"),
     }
@@ -119,7 +124,7 @@ pub(crate) fn first(command: &TestCommand, token: Token, now: Time) -> Record {
 
 /// The first attempt, `CLAIMED`.
 pub(crate) fn reserved(command: &TestCommand, token: Token, now: Time) -> Record {
-    attempt_from(Found::Nothing, command, Ticket { token, begin: Begin::Claimed }, now).next
+    attempt_from(Found::Nothing, command, NewAttempt { token, begin: Begin::Claimed }, now).next
 }
 
 pub(crate) fn paid() -> Ending {
@@ -136,7 +141,7 @@ pub(crate) fn renew(record: &Record, now: Time) -> Write {
 
 /// The writes that lead to a record in `state`, starting with an insert.
 pub(crate) fn writes_to(state: StateName, command: &TestCommand, token: Token, now: Time) -> Vec<Write> {
-    let claim = |begin| attempt_from(Found::Nothing, command, Ticket { token, begin }, now);
+    let claim = |begin| attempt_from(Found::Nothing, command, NewAttempt { token, begin }, now);
     let ended = |ending| {
         let first = claim(Begin::Processing);
         let end = finish(&first.next, ending, now);

@@ -30,7 +30,7 @@ impl From<Result<ExecuteResponse, Error>> for Response {
         match result {
             Ok(ExecuteResponse { outcome, .. }) => outcome.into(),
             Err(Error::GivenUp(why)) => Self::GivenUp(why.reason()),
-            Err(Error::Store(error) | Error::LostSight(error)) => Self::Store(error.kind()),
+            Err(Error::Store(error) | Error::StoreLost(error)) => Self::Store(error.kind()),
             // The store did not answer for so long that the current secret is not known.
             Err(Error::Secrets(error)) if error.is_retryable() => Self::Store(Kind::Unavailable),
             Err(Error::Closing) => Self::Closing,

@@ -150,7 +150,7 @@ async fn attempt_once(
         }
         Some(Err(_)) | None => {
             drop(unanswered);
-            if command.has_landed(&writes).await {
+            if command.was_applied(&writes).await {
                 return Tried::Committed(attempt, Box::new(writes));
             }
             // Its absence is no proof: it may still arrive.

@@ -6,7 +6,9 @@ use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::{Violation, attempt_is_owned};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
-use semel_core::machine::{self, Begin, Decision, Found, Landing, LocalEnding, Route, Stage, Ticket, Write};
+use semel_core::machine::{
+    self, Begin, Decision, Found, LocalEnding, NewAttempt, Route, Stage, Write, WriteResult,
+};
 use semel_core::outcome::Outcome;
 use semel_core::policy::Class;
 use semel_core::record::{Record, State};
@@ -103,10 +105,10 @@ fn request(
     me.payload = number;
     me.token = context.token(world, worker);
     let payload = Content(number);
-    let ticket = Ticket { token: me.token, begin };
+    let new_attempt = NewAttempt { token: me.token, begin };
     let found = world.cells[me.cell].found();
     let stamp = context.stamp(world);
-    let decision = context.protocol.decide(found, &context.command(&payload), ticket, stamp);
+    let decision = context.protocol.decide(found, &context.command(&payload), new_attempt, stamp);
     let (purpose, write) = match decision {
         Decision::Run(claim) if is_local(context.config) => {
             // Claim, effect and outcome are one transaction: only its end is visible. A failed one leaves nothing.
@@ -233,7 +235,7 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
     match purpose {
         Purpose::Claim => {
             next.workers[worker].begun += 1;
-            next.workers[worker].phase = match context.protocol.claim_landed(write, found) {
+            next.workers[worker].phase = match context.protocol.applied_claim(write, found) {
                 Some(record)
                     if matches!(record.state(), State::Claimed { .. } | State::Processing { .. }) =>
                 {
@@ -245,7 +247,9 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
         }
         Purpose::Start => {
             next.workers[worker].phase = match found {
-                _ if context.protocol.landed(write, found) => Phase::Owning(Arc::new(write.next.clone())),
+                _ if context.protocol.was_applied(write, found) => {
+                    Phase::Owning(Arc::new(write.next.clone()))
+                }
                 Found::Record(record) => context
                     .protocol
                     .start(record, me.token, context.stamp(world))
@@ -277,7 +281,7 @@ fn reread_finish(
     if is_local(context.config) {
         return reread_commit(next, worker, write, found, context);
     }
-    if context.protocol.landed(write, found) {
+    if context.protocol.was_applied(write, found) {
         acknowledge(&mut next, &write.next);
         next.workers[worker].phase = Phase::Idle;
         return Ok(next);
@@ -300,9 +304,9 @@ fn reread_commit(
     context: &Context<'_>,
 ) -> Result<World, Violation> {
     let token = next.workers[worker].token;
-    match context.protocol.local_landing(write, found, context.present(&next)) {
-        Landing::Landed => acknowledge(&mut next, &write.next),
-        Landing::Missing => {
+    match context.protocol.local_write_result(write, found, context.present(&next)) {
+        WriteResult::Applied => acknowledge(&mut next, &write.next),
+        WriteResult::NotApplied => {
             let is_over = |(_, message): &(usize, Message)| {
                 message.write().is_none_or(|write| write.next.token() != token)
             };
@@ -314,7 +318,7 @@ fn reread_commit(
             }
         }
         // The client is answered that the commit is in doubt.
-        Landing::Unclear => {}
+        WriteResult::Unclear => {}
     }
     next.workers[worker].begun += 1;
     next.workers[worker].phase = Phase::Idle;

@@ -40,7 +40,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     ("crates/engine/src/call/claim.rs", "for how long a claim whose answer was lost may still arrive"),
     ("crates/engine/src/call/recognise.rs", "the terms of a claim, before there is a record"),
-    ("crates/gateway/src/config/terms.rs", "durations that are proposed for a configuration"),
+    ("crates/gateway/src/config/route_settings.rs", "durations that are proposed for a configuration"),
     ("crates/http/src/run/shadow.rs", "the settings of requests that are only observed"),
 ];
 

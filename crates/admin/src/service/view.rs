@@ -197,7 +197,7 @@ pub(super) struct FullRecord {
     #[serde(flatten)]
     listed: ListedRecord,
     /// The terms under which it was claimed.
-    policy: Terms,
+    policy: PolicyView,
     /// Whether an earlier attempt ended in a doubt that was not resolved since.
     earlier_doubt: bool,
     /// The fingerprint of the payload. Only with the role `bodies`, because a payload that can be guessed can be
@@ -216,7 +216,7 @@ pub(super) struct FullRecord {
 /// The terms under which a record was claimed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Terms {
+pub(super) struct PolicyView {
     lease_ms: u64,
     work_deadline_ms: u64,
     skew_ms: u64,
@@ -260,7 +260,7 @@ impl FullRecord {
         });
         Self {
             listed: ListedRecord::of(record, now, has_probe),
-            policy: Terms::of(record.policy()),
+            policy: PolicyView::of(record.policy()),
             earlier_doubt: record.earlier_doubt(),
             fingerprint: with_bodies.then(|| record.fingerprint().to_hex()),
             response: outcome.map(|outcome| {
@@ -290,7 +290,7 @@ fn is_sealed(record: &Record) -> bool {
     outcome.is_some_and(|outcome| matches!(outcome.body, Body::Sealed(_)))
 }
 
-impl Terms {
+impl PolicyView {
     fn of(policy: &Policy) -> Self {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Self {

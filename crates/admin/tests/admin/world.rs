@@ -216,9 +216,9 @@ async fn engine(
     (settings.clock.skew, settings.clock.settle) = (Duration::ZERO, Duration::ZERO);
     // The clock jumps by hours; no secret is replaced in the meantime.
     let hour = Duration::from_hours(1);
-    let terms = secrets::Terms { refresh_every: hour, good_for: 10_000 * hour, in_flight: hour };
+    let refresh = secrets::RefreshSettings { refresh_every: hour, good_for: 10_000 * hour, in_flight: hour };
     let spawn = Arc::new(tokio::runtime::Handle::current());
-    let builder = Engine::builder(store).settings(settings).secret_terms(terms).name("node-1");
+    let builder = Engine::builder(store).settings(settings).secret_refresh(refresh).name("node-1");
     let builder = builder.observer(Conflicts(conflicts));
     let builder = match ring {
         Some(ring) => builder.sealing(ring),

@@ -93,12 +93,14 @@ fn no_rule_reads_a_success_as_without_effect() {
 #[test]
 fn the_systems_own_report_outranks_status_and_overrides() {
     let rules = Rules { overrides: vec![(Status::Http(200), FailedReplayable)], ..Rules::default() };
-    for (steer, meaning) in
-        [(Steer::Applied, Succeeded), (Steer::NotApplied, NotApplied), (Steer::Unknown, InDoubt)]
-    {
+    for (outcome_hint, meaning) in [
+        (OutcomeHint::Applied, Succeeded),
+        (OutcomeHint::NotApplied, NotApplied),
+        (OutcomeHint::Unknown, InDoubt),
+    ] {
         for code in [200, 404, 429, 500] {
-            let answer = Answer { steer: Some(steer), ..Answer::new(Status::Http(code)) };
-            assert_eq!(classify(Class::External, &answer, &rules), meaning, "{steer:?} {code}");
+            let answer = Answer { outcome_hint: Some(outcome_hint), ..Answer::new(Status::Http(code)) };
+            assert_eq!(classify(Class::External, &answer, &rules), meaning, "{outcome_hint:?} {code}");
         }
     }
     assert_eq!(classify(Class::External, &Answer::new(Status::Http(200)), &rules), FailedReplayable);
@@ -112,7 +114,7 @@ fn without_rerun_a_response_without_effect_is_kept_as_a_refusal() {
         |class, answer: Answer| Ending::of(class, &answer, &rules, Outcome::http(429, [("a", "b")], "no"));
     let kept = Ending::NotAppliedForGood(Outcome::http(429, [("a", "b")], "no"));
     assert_eq!(ending(Class::External, Answer::new(Status::Http(429))), kept);
-    let steered = Answer { steer: Some(Steer::NotApplied), ..Answer::new(Status::Http(500)) };
+    let steered = Answer { outcome_hint: Some(OutcomeHint::NotApplied), ..Answer::new(Status::Http(500)) };
     assert_eq!(ending(Class::External, steered), kept);
     assert_eq!(ending(Class::Local, Answer::new(Status::Http(500))), kept, "rolled back");
     assert_eq!(ending(Class::External, Answer::new(Status::Http(500))), Ending::InDoubt);
@@ -120,7 +122,7 @@ fn without_rerun_a_response_without_effect_is_kept_as_a_refusal() {
 
 #[test]
 fn a_local_effect_is_never_in_doubt() {
-    let unsure = Answer { steer: Some(Steer::Unknown), ..Answer::new(Status::Http(200)) };
+    let unsure = Answer { outcome_hint: Some(OutcomeHint::Unknown), ..Answer::new(Status::Http(200)) };
     assert_eq!(classify(Class::Local, &unsure, &Rules::default()), NotApplied);
 }
 

@@ -29,7 +29,7 @@ pub enum Erasure {
 ///
 /// ```
 /// # use semel_core::{fingerprint::Fingerprint, id::*, policy::*, time::Time};
-/// # use semel_core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decide, finish};
+/// # use semel_core::machine::{Begin, Command, Decision, Found, Stamp, NewAttempt, decide, finish};
 /// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
 /// # let (key_hash, caller_hash) = (KeyHash::from_bytes([0; 32]), CallerHash::from_bytes([0; 32]));
 /// # let (id, policy) = (CommandId::from_bytes([0; 32]), Policy::new(Class::External).into());
@@ -37,8 +37,8 @@ pub enum Erasure {
 /// # let (operation, generation, payload) = ("pay".into(), 0, &payload);
 /// # let command = Command { id, operation_id, key_hash, caller_hash, operation, policy, fingerprint, payload, generation };
 /// # let stamp = Stamp::new(Time::from_millis(1), "operator", "a request under privacy law");
-/// # let ticket = Ticket { token, begin: Begin::Processing };
-/// # let Decision::Run(claim) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
+/// # let new_attempt = NewAttempt { token, begin: Begin::Processing };
+/// # let Decision::Run(claim) = decide(Found::Nothing, &command, new_attempt, stamp) else { panic!() };
 /// use semel_core::classify::Ending;
 /// use semel_core::machine::{Erasure, Reply, erase};
 /// use semel_core::outcome::Outcome;
@@ -47,7 +47,7 @@ pub enum Erasure {
 /// let paid = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], "paid by Ada"));
 /// let record = finish(&claim.next, token, paid, stamp)?.next;
 /// let erased = erase(&record, Erasure::Record, stamp)?.next;
-/// let retry = decide(Found::Record(&erased), &command, ticket, stamp);
+/// let retry = decide(Found::Record(&erased), &command, new_attempt, stamp);
 /// assert_eq!(retry, Decision::Answer(Reply::Expired)); // and nothing runs
 /// # Ok::<(), semel_core::machine::Refusal>(())
 /// ```

@@ -26,7 +26,7 @@ pub enum Begin {
 
 /// What a request needs if it becomes the owner of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
+pub struct NewAttempt {
     /// A fresh token that was never used for another attempt.
     pub token: Token,
     /// The initial state of the attempt.
@@ -89,29 +89,36 @@ pub enum Reply<'a> {
 /// # fn stamp(millis: u64) -> Stamp<'static> {
 /// #     Stamp::new(Time::from_millis(millis), "worker-1", "")
 /// # }
-/// use semel_core::machine::{Begin, Decision, Found, Reply, Ticket, decide};
+/// use semel_core::machine::{Begin, Decision, Found, Reply, NewAttempt, decide};
 /// use semel_core::record::{StateName, Token};
 ///
 /// let (five, six) = (Fingerprint::from_bytes([5; 32]), Fingerprint::from_bytes([6; 32]));
-/// let ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
+/// let new_attempt = NewAttempt { token: Token::from_random(7), begin: Begin::Processing };
 /// // A new key: run, as the first attempt.
-/// let Decision::Run(write) = decide(Found::Nothing, &command(&five), ticket, stamp(0)) else { panic!() };
+/// let Decision::Run(write) = decide(Found::Nothing, &command(&five), new_attempt, stamp(0)) else { panic!() };
 /// assert_eq!((write.next.state_name(), write.next.attempt()), (StateName::Processing, 1));
 /// // A duplicate finds the record:
 /// let found = Found::Record(&write.next);
-/// assert_eq!(decide(found, &command(&five), ticket, stamp(1)), Decision::Answer(Reply::InProgress));
+/// assert_eq!(decide(found, &command(&five), new_attempt, stamp(1)), Decision::Answer(Reply::InProgress));
 /// // The same key with another payload is refused in every state:
-/// assert_eq!(decide(found, &command(&six), ticket, stamp(1)), Decision::Answer(Reply::Mismatch));
+/// assert_eq!(decide(found, &command(&six), new_attempt, stamp(1)), Decision::Answer(Reply::Mismatch));
 /// ```
-pub fn decide<'a>(found: Found<'a>, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Decision<'a> {
+pub fn decide<'a>(
+    found: Found<'a>,
+    command: &Command<'_>,
+    new_attempt: NewAttempt,
+    stamp: Stamp<'_>,
+) -> Decision<'a> {
     match judge(found, command, stamp.now) {
         Judgement::Free => {
-            let next = first_attempt(command, ticket, stamp);
+            let next = first_attempt(command, new_attempt, stamp);
             Decision::Run(Box::new(Write { expect: Expect::Absent, next }))
         }
-        Judgement::Reuse(record) => store(Decision::Run, record, reuse_key(record, command, ticket, stamp)),
+        Judgement::Reuse(record) => {
+            store(Decision::Run, record, reuse_key(record, command, new_attempt, stamp))
+        }
         Judgement::Again(record) => {
-            store(Decision::Run, record, next_attempt(record, command, ticket, stamp))
+            store(Decision::Run, record, next_attempt(record, command, new_attempt, stamp))
         }
         Judgement::Lapsed(record) => {
             store(Decision::MarkUnknown, record, verdict::lapsed_into_unknown(record, stamp))
@@ -279,7 +286,7 @@ pub fn to_be_asked_from(record: &Record, now: impl Into<Now>) -> Time {
     }
 }
 
-fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
+fn first_attempt(command: &Command<'_>, new_attempt: NewAttempt, stamp: Stamp<'_>) -> Record {
     let mut record = Record {
         operation_id: command.operation_id,
         generation: command.generation,
@@ -289,14 +296,14 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
         policy: Arc::clone(&command.policy),
         fingerprint: command.fingerprint,
         version: 1,
-        token: ticket.token,
+        token: new_attempt.token,
         attempt: 1,
         fence: stamp.now.at.as_millis(),
         created_at: stamp.now.at,
         updated_at: stamp.now.at,
         owner_wrote_at: stamp.now.at,
         earlier_doubt: false,
-        state: initial_state(ticket.begin, &command.policy, stamp.now.at),
+        state: initial_state(new_attempt.begin, &command.policy, stamp.now.at),
         history: History::default(),
         labels: Labels::default(),
         extensions: bytes::Bytes::new(),
@@ -307,15 +314,15 @@ fn first_attempt(command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Rec
 
 /// The first attempt of a command in the place of a record whose retention is over. Version and fence keep growing,
 /// so that holders of the old record cannot write.
-fn reuse_key(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
-    let mut record = first_attempt(command, ticket, stamp);
+fn reuse_key(old: &Record, command: &Command<'_>, new_attempt: NewAttempt, stamp: Stamp<'_>) -> Record {
+    let mut record = first_attempt(command, new_attempt, stamp);
     record.operation_id = old.operation_id;
     record.version = old.version + 1;
     record.fence = next_fence(old, stamp.now.at);
     record
 }
 
-fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stamp<'_>) -> Record {
+fn next_attempt(old: &Record, command: &Command<'_>, new_attempt: NewAttempt, stamp: Stamp<'_>) -> Record {
     let mut next = old.clone();
     match old.state {
         State::Processing { .. } | State::Unknown { .. } => {
@@ -329,13 +336,13 @@ fn next_attempt(old: &Record, command: &Command<'_>, ticket: Ticket, stamp: Stam
     }
     next.policy = policy_of_next_attempt(&next, command);
     next.version += 1;
-    next.token = ticket.token;
+    next.token = new_attempt.token;
     next.attempt = next.attempt.saturating_add(1);
     next.fence = next_fence(old, stamp.now.at);
     next.created_at = first_date(old, stamp.now);
     next.updated_at = stamp.now.at;
     next.owner_wrote_at = stamp.now.at;
-    next.state = initial_state(ticket.begin, &next.policy, stamp.now.at);
+    next.state = initial_state(new_attempt.begin, &next.policy, stamp.now.at);
     remember(&mut next, stamp);
     next
 }

@@ -1,7 +1,7 @@
 //! The one write of a `local` command, at the end of the transaction that contains its effect.
 
 use super::dates::{gone_at, skew};
-use super::{Found, Landing, Refusal, Stamp, Write, history_entry};
+use super::{Found, Refusal, Stamp, Write, WriteResult, history_entry};
 use crate::outcome::Outcome;
 use crate::policy::Class;
 use crate::record::{Record, State};
@@ -34,12 +34,12 @@ pub enum LocalEnding {
 /// # fn stamp(millis: u64) -> Stamp<'static> {
 /// #     Stamp::new(Time::from_millis(millis), "worker-1", "")
 /// # }
-/// use semel_core::machine::{Begin, Decision, Expect, Found, LocalEnding, Ticket, commit_local, decide};
+/// use semel_core::machine::{Begin, Decision, Expect, Found, LocalEnding, NewAttempt, commit_local, decide};
 /// use semel_core::outcome::Outcome;
 /// use semel_core::record::{StateName, Token};
 /// # let payload = Fingerprint::from_bytes([5; 32]);
-/// let ticket = Ticket { token: Token::from_random(7), begin: Begin::Processing };
-/// let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
+/// let new_attempt = NewAttempt { token: Token::from_random(7), begin: Begin::Processing };
+/// let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), new_attempt, stamp(0)) else { panic!() };
 /// let ending = LocalEnding::Succeeded(Outcome::http(201, [("location", "/orders/7")], ""));
 /// let write = commit_local(&claim, ending, stamp(10))?;
 /// assert_eq!((write.expect, write.next.version()), (Expect::Absent, 1));
@@ -74,16 +74,17 @@ pub fn commit_local(claim: &Write, ending: LocalEnding, stamp: Stamp<'_>) -> Res
 /// What the reread entry shows of the one write of a `local` command whose commit got no answer. Call it with the lock of the
 /// command, or after the transaction is known to be over: without that, a missing write may still arrive.
 ///
-/// The token proves that it landed, because it was generated for this transaction only. An entry without it proves that it did
-/// not, unless the written record could have been replaced or removed since: an outcome that expired leaves no trace.
+/// The token proves that it was applied, because it was generated for this transaction only. An entry without it proves
+/// that it was not, unless the written record could have been replaced or removed since: an outcome that expired leaves no
+/// trace.
 #[must_use]
-pub fn local_landing(write: &Write, reread: Found<'_>, now: impl Into<Now>) -> Landing {
+pub fn local_write_result(write: &Write, reread: Found<'_>, now: impl Into<Now>) -> WriteResult {
     match reread {
-        Found::Unreadable => Landing::Unclear,
-        Found::Record(record) if record.token == write.next.token => Landing::Landed,
-        Found::Record(_) if write.expect.met_by(reread) => Landing::Missing,
-        _ if is_certainly_kept(&write.next, now.into()) => Landing::Missing,
-        _ => Landing::Unclear,
+        Found::Unreadable => WriteResult::Unclear,
+        Found::Record(record) if record.token == write.next.token => WriteResult::Applied,
+        Found::Record(_) if write.expect.met_by(reread) => WriteResult::NotApplied,
+        _ if is_certainly_kept(&write.next, now.into()) => WriteResult::NotApplied,
+        _ => WriteResult::Unclear,
     }
 }
 

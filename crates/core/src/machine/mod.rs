@@ -37,11 +37,11 @@ mod verdict;
 pub use command::Command;
 pub use dates::{expires_at, gone_at, is_dated_ahead, is_lease_dead, repeat_within, written_ahead_by};
 pub use erase::{Erasure, erase, may_erase};
-pub use judge::{Begin, Decision, Reply, Ticket, attend, decide, may_repeat, to_be_asked_from};
-pub use local::{LocalEnding, commit_local, local_landing};
+pub use judge::{Begin, Decision, NewAttempt, Reply, attend, decide, may_repeat, to_be_asked_from};
+pub use local::{LocalEnding, commit_local, local_write_result};
 pub use owner::{
-    Landing, abandon, claim_landed, contradicts, finish, held_for, is_held, landed, landing, lease_left,
-    may_send, outlived, overtaken, renew, start,
+    WriteResult, abandon, applied_claim, contradicts, finish, held_for, is_held, lease_left, may_send,
+    outlived, overtaken, renew, start, was_applied, write_result,
 };
 pub use retention::{Due, due, expire, extend, is_expired, is_gone, purge};
 pub use rotation::{Route, Stage, route};

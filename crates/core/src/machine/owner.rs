@@ -103,10 +103,10 @@ pub fn held_for(record: &Record, now: Time) -> Duration {
 /// use semel_core::outcome::Outcome;
 /// use semel_core::record::{StateName, Token};
 /// # use semel_core::record::Record;
-/// # use semel_core::machine::{Begin, Decision, Found, Ticket, decide};
+/// # use semel_core::machine::{Begin, Decision, Found, NewAttempt, decide};
 /// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
-/// # let ticket = Ticket { token, begin: Begin::Processing };
-/// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
+/// # let new_attempt = NewAttempt { token, begin: Begin::Processing };
+/// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), new_attempt, stamp(0)) else { panic!() };
 /// let record: Record = claim.next; // PROCESSING, claimed with the token 7
 /// let paid = Ending::Succeeded(Outcome::http(201, [("location", "/charges/7")], ""));
 /// let done = finish(&record, Token::from_random(7), paid.clone(), stamp(10))?.next;
@@ -159,7 +159,7 @@ pub fn abandon(record: &Record, token: Token, stamp: Stamp<'_>) -> Result<Write,
 /// `None`: decide again, with a *fresh* token. Sending the same claim again could reuse its token after its record
 /// was purged, while a write computed from the first one may still be in flight.
 #[must_use]
-pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
+pub fn applied_claim<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> {
     match reread {
         Found::Record(record) if record.token == claim.next.token => Some(record),
         _ => None,
@@ -169,32 +169,32 @@ pub fn claim_landed<'a>(claim: &Write, reread: Found<'a>) -> Option<&'a Record> 
 /// Whether a write whose acknowledgement was lost is in the store: only if version, token *and* content are what was
 /// written. The token alone is not enough, because an operator's verdict keeps it.
 #[must_use]
-pub fn landed(write: &Write, reread: Found<'_>) -> bool {
-    landing(write, reread) == Landing::Landed
+pub fn was_applied(write: &Write, reread: Found<'_>) -> bool {
+    write_result(write, reread) == WriteResult::Applied
 }
 
 /// What a reread record shows of a write whose acknowledgement was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Landing {
+pub enum WriteResult {
     /// It is in the store.
-    Landed,
+    Applied,
     /// It is not in the store and never was, unless it is still on its way.
-    Missing,
+    NotApplied,
     /// The record has changed or is gone, and does not show whether the write came before that.
     Unclear,
 }
 
-/// What the reread record shows of this write. It is missing if the record is still as the write expected it, or if another write
-/// took its version.
+/// What the reread record shows of this write. It was not applied if the record is still as the write expected it, or if
+/// another write took its version.
 #[must_use]
-pub fn landing(write: &Write, reread: Found<'_>) -> Landing {
+pub fn write_result(write: &Write, reread: Found<'_>) -> WriteResult {
     match reread {
-        Found::Record(record) if *record == write.next => Landing::Landed,
-        found if write.expect.met_by(found) => Landing::Missing,
+        Found::Record(record) if *record == write.next => WriteResult::Applied,
+        found if write.expect.met_by(found) => WriteResult::NotApplied,
         Found::Record(record) if (record.token, record.version) == (write.next.token, write.next.version) => {
-            Landing::Missing
+            WriteResult::NotApplied
         }
-        _ => Landing::Unclear,
+        _ => WriteResult::Unclear,
     }
 }
 

@@ -110,10 +110,10 @@ pub fn redate(record: &Record, stamp: Stamp<'_>) -> Result<Write, Refusal> {
 /// # }
 /// use semel_core::machine::{Refusal, Verdict, lapse, reconcile};
 /// use semel_core::record::{StateName, Token};
-/// # use semel_core::machine::{Begin, Decision, Found, Ticket, decide};
+/// # use semel_core::machine::{Begin, Decision, Found, NewAttempt, decide};
 /// # let (payload, token) = (Fingerprint::from_bytes([5; 32]), Token::from_random(7));
-/// # let ticket = Ticket { token, begin: Begin::Processing };
-/// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), ticket, stamp(0)) else { panic!() };
+/// # let new_attempt = NewAttempt { token, begin: Begin::Processing };
+/// # let Decision::Run(claim) = decide(Found::Nothing, &command(&payload), new_attempt, stamp(0)) else { panic!() };
 /// let record = claim.next; // PROCESSING, claimed at moment 0; its owner is silent from now on
 /// let quiet = record.policy().quiet().as_millis() as u64;
 /// let lost = lapse(&record, stamp(30_000))?.next;

@@ -161,7 +161,7 @@ pub(super) mod tests {
     use semel_core::fingerprint::{Limits, Request};
     use semel_core::id::CommandId;
     use semel_core::key::Key;
-    use semel_core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+    use semel_core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp};
     use semel_core::policy::{Class, Policy};
     use semel_core::record::Token;
     use semel_core::scope::{Identity, Operation, Scope, Secret};
@@ -178,9 +178,9 @@ pub(super) mod tests {
         let command = Command::new(&secret, &scope, &key, policy, &payload).expect("a payload");
         let token = Token::from_random(0x5eed_5eed_5eed_5eed_5eed_5eed_5eed_5eed);
         let stamp = |millis| Stamp::new(Time::from_millis(millis), "worker-1", "");
-        let ticket = Ticket { token, begin: Begin::Processing };
+        let new_attempt = NewAttempt { token, begin: Begin::Processing };
         let claimed = stamp(1_234_567_890_123);
-        let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, claimed) else {
+        let Decision::Run(claim) = machine::decide(Found::Nothing, &command, new_attempt, claimed) else {
             unreachable!("there is no entry")
         };
         let ending = Ending::of(Class::External, &Given::new(outcome.status), &Rules::default(), outcome);

@@ -121,7 +121,7 @@ pub enum Error {
     /// The store stopped answering after it had shown another attempt of the same command, or after this call had
     /// sent a claim. The other attempt may be running or have taken effect. Nothing runs under this call's claim, and
     /// it is given back as soon as the store answers again.
-    LostSight(store::Error),
+    StoreLost(store::Error),
     /// The attempt was given up before its effect began, and its claim was given back. A retry may help.
     GivenUp(GivenUp),
     /// The hashing secret is not available, or this node may be behind in its rotation. Nothing runs.
@@ -163,7 +163,7 @@ impl Error {
     /// The same error if another attempt is known to have begun.
     pub(crate) fn after_another(self) -> Self {
         match self {
-            Self::Store(error) => Self::LostSight(error),
+            Self::Store(error) => Self::StoreLost(error),
             error => error,
         }
     }
@@ -180,7 +180,7 @@ impl Error {
             | Self::InsideLocalWork
             | Self::HandlerReturned
             | Self::NoSealingKey => false,
-            Self::Store(error) | Self::LostSight(error) => error.is_retryable(),
+            Self::Store(error) | Self::StoreLost(error) => error.is_retryable(),
             Self::Secrets(error) => error.is_retryable(),
             Self::GivenUp(_) | Self::Quota(_) | Self::Closing => true,
         }
@@ -223,7 +223,7 @@ impl fmt::Display for Error {
                  returns",
             ),
             Self::Store(error) => write!(f, "nothing was run, because the store did not answer: {error}"),
-            Self::LostSight(error) => {
+            Self::StoreLost(error) => {
                 write!(
                     f,
                     "nothing was run; an earlier attempt may have taken effect, and the store did not answer: {error}"
@@ -247,7 +247,7 @@ impl std::error::Error for Error {
         match self {
             Self::Fingerprint(error) => Some(error),
             Self::Policy(error) => Some(error),
-            Self::Store(error) | Self::LostSight(error) => Some(error),
+            Self::Store(error) | Self::StoreLost(error) => Some(error),
             Self::Secrets(error) => Some(error),
             Self::Quota(exceeded) => Some(exceeded),
             Self::LocalClass

@@ -16,7 +16,7 @@ use crate::runtime::tasks::Closing;
 use crate::sealing::Seal;
 use crate::secrets;
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Command, Decision, Expect, Found, Reply, Ticket, Write};
+use semel_core::machine::{self, Command, Decision, Expect, Found, NewAttempt, Reply, Write};
 use semel_core::policy::Class;
 use semel_core::record::Record;
 use semel_core::store::{self, Kind, Reading, Written};
@@ -139,12 +139,12 @@ async fn claim_at_location(
         }
         // Again, because this answer may have shown that the clock can be trusted.
         beat::catch_up(&node.store).await?;
-        let ticket = Ticket { token: node.fresh_token(), begin: recognised.intent.begin };
+        let new_attempt = NewAttempt { token: node.fresh_token(), begin: recognised.intent.begin };
         let mut stamp = node.stamp(reading.now, "");
         if let Some(who) = &recognised.intent.claimed_by {
             stamp.who = who;
         }
-        let decision = machine::decide(reading.found(), command, ticket, stamp);
+        let decision = machine::decide(reading.found(), command, new_attempt, stamp);
         let (write, run) = match decision {
             Decision::Run(write) => (write, true),
             Decision::MarkUnknown(write) => (write, false),
@@ -197,7 +197,7 @@ async fn claim_at_location(
 
 fn contended() -> Error {
     let context = "claiming a record that somebody else keeps changing";
-    Error::LostSight(store::Error::new(Kind::Unavailable, context))
+    Error::StoreLost(store::Error::new(Kind::Unavailable, context))
 }
 
 enum Admitted {
@@ -292,7 +292,7 @@ fn applied_claim(
     reading: &Reading,
 ) -> Option<Claim> {
     let mut tried = lost_claims.iter().filter(|claim| claim.id == id);
-    let record = tried.find_map(|claim| machine::claim_landed(&claim.write, reading.found()))?;
+    let record = tried.find_map(|claim| machine::applied_claim(&claim.write, reading.found()))?;
     Some(owned(by, id, Record::clone(record), reading.now))
 }
 
@@ -356,7 +356,7 @@ async fn look_for<'a>(
         node.clock.sleep(pause).await;
         let permit = node.giving_back.acquire().await.ok()?;
         let Ok(reading) = node.store.get(id).await else { continue };
-        if let Some(record) = machine::claim_landed(write, reading.found()) {
+        if let Some(record) = machine::applied_claim(write, reading.found()) {
             return Some((Record::clone(record), permit));
         }
         // Its condition no longer holds: it can never arrive.

@@ -23,7 +23,7 @@ use crate::runtime::spans::span;
 use crate::runtime::tasks::Closing;
 use crate::settings::ClockSettings;
 use crate::time::{self, ClockComparison, ClockStatus};
-use semel_core::machine::{self, Begin, Command, Decision, Found, Reply, Stamp, Ticket};
+use semel_core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Reply, Stamp};
 use semel_core::record::Token;
 use semel_core::store::{self, ClockSource, Reading, Store};
 use semel_core::time::Time;
@@ -99,12 +99,12 @@ impl Engine {
             let waited = wait::for_local(node, &command, progress, waiter);
             match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(answer),
-                Waited::Stalled(error) => return Err(Error::LostSight(error)),
+                Waited::Stalled(error) => return Err(Error::StoreLost(error)),
                 Waited::NeverRan => {}
                 Waited::AskTheStore => {
                     let found = claim::look(&node.store, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, found, None, waiter);
-                    return waited.instrument(span!("wait")).await.map_err(Error::LostSight);
+                    return waited.instrument(span!("wait")).await.map_err(Error::StoreLost);
                 }
             }
         };
@@ -113,7 +113,7 @@ impl Engine {
             RunResult::Answered(answer) => Ok(answer),
             RunResult::InProgress(found, running_entry) => {
                 let waited = wait::for_remote(node, &command, found, Some(&running_entry), waiter);
-                waited.instrument(span!("wait")).await.map_err(Error::LostSight)
+                waited.instrument(span!("wait")).await.map_err(Error::StoreLost)
             }
         }
     }
@@ -240,8 +240,8 @@ impl Engine {
         let (id, record) =
             recognised.ids().find_map(|id| Some((id, node.cache.get(id, node.clock.uptime())?)))?;
         let (found, command) = (Found::Record(&record), recognised.command());
-        let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-        let decision = machine::decide(found, &command, ticket, Stamp::new(now, &node.name, ""));
+        let new_attempt = NewAttempt { token: Token::from_random(0), begin: Begin::Processing };
+        let decision = machine::decide(found, &command, new_attempt, Stamp::new(now, &node.name, ""));
         if let Decision::Answer(reply @ (Reply::Replay(_) | Reply::Mismatch)) = decision {
             return Some(reply::answer(node, &Subject::under(id, &command), found, reply));
         }
@@ -333,8 +333,8 @@ impl Engine {
 
 /// The machine's reply to a request that runs nothing.
 pub(crate) fn judged<'a>(node: &Node, command: &Command<'_>, reading: &'a Reading) -> Reply<'a> {
-    let ticket = Ticket { token: Token::from_random(0), begin: Begin::Processing };
-    match machine::decide(reading.found(), command, ticket, node.stamp(reading.now, "")) {
+    let new_attempt = NewAttempt { token: Token::from_random(0), begin: Begin::Processing };
+    match machine::decide(reading.found(), command, new_attempt, node.stamp(reading.now, "")) {
         Decision::Answer(reply) => reply,
         // It could run by now, but it was judged a moment ago, when somebody else was running it.
         Decision::Run(_) | Decision::MarkUnknown(_) | Decision::Follow => Reply::InProgress,

@@ -10,7 +10,7 @@ use crate::node::ownership::Ownership;
 use crate::observe::Call;
 use semel_core::classify::Ending;
 use semel_core::id::{CommandId, OperationId};
-use semel_core::machine::{self, Found, Landing, LocalEnding, Refusal, Write};
+use semel_core::machine::{self, Found, LocalEnding, Refusal, Write, WriteResult};
 use semel_core::store::Reading;
 use std::fmt;
 use std::sync::Arc;
@@ -96,13 +96,13 @@ impl Finishing {
     }
 
     /// Whether the stored entry shows that the write has committed.
-    pub fn landing(&self, found: Found<'_>) -> Landing {
-        self.judged.as_ref().map_or(Landing::Missing, |(_, write)| machine::landing(write, found))
+    pub fn write_result(&self, found: Found<'_>) -> WriteResult {
+        self.judged.as_ref().map_or(WriteResult::NotApplied, |(_, write)| machine::write_result(write, found))
     }
 
     /// Whether the store shows that the write has committed. `false` does not prove the opposite.
-    pub async fn has_landed(&self) -> bool {
-        self.look().await.is_ok_and(|(reading, _)| self.landing(reading.found()) == Landing::Landed)
+    pub async fn was_applied(&self) -> bool {
+        self.look().await.is_ok_and(|(reading, _)| self.write_result(reading.found()) == WriteResult::Applied)
     }
 
     /// The transaction has committed. The attempt may send nothing any more.

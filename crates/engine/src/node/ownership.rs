@@ -345,7 +345,7 @@ impl Ownership {
             };
             now = reading.now;
             // Check all of them: a write whose answer was lost may have arrived and caused the next refusal.
-            let was_applied = tried.iter().any(|write| machine::landed(write, reading.found()));
+            let was_applied = tried.iter().any(|write| machine::was_applied(write, reading.found()));
             let Some(current) = reading.record().cloned().map(Arc::new) else {
                 return Err(WriteError::Refused(reading));
             };

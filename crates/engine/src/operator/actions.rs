@@ -9,7 +9,7 @@ use crate::observe::{Event, Resolver};
 use crate::secrets;
 use semel_core::id::{KeyHash, OperationId};
 use semel_core::key::Key;
-use semel_core::machine::{self, Erasure, Landing, Refusal, Stamp, Verdict, Write};
+use semel_core::machine::{self, Erasure, Refusal, Stamp, Verdict, Write, WriteResult};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
 use semel_core::store::{self, Kind, Remnants, Written};
@@ -245,9 +245,10 @@ impl Engine {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let result = |write: &Write| machine::landing(write, reading.found());
-            let was_applied = tried.iter().any(|write| result(write) == Landing::Landed);
-            if let Some(error) = lost.take_if(|_| tried.iter().any(|write| result(write) == Landing::Unclear))
+            let result = |write: &Write| machine::write_result(write, reading.found());
+            let was_applied = tried.iter().any(|write| result(write) == WriteResult::Applied);
+            if let Some(error) =
+                lost.take_if(|_| tried.iter().any(|write| result(write) == WriteResult::Unclear))
                 && !was_applied
             {
                 // It may have been stored and replaced since: what is there now may be another attempt.

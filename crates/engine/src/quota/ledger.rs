@@ -44,7 +44,7 @@ pub(super) enum Judged {
 }
 
 /// The limits.
-struct Terms {
+struct LedgerLimits {
     caller: Option<Price>,
     address: Option<Price>,
     total: Option<Price>,
@@ -56,7 +56,7 @@ struct Terms {
 
 /// What was used up on all levels.
 pub(super) struct Ledger {
-    terms: Terms,
+    limits: LedgerLimits,
     callers: Table<CallerHash, Bucket>,
     addresses: Table<IpAddr, Bucket>,
     total: Bucket,
@@ -69,7 +69,7 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn new(quotas: &Quotas) -> Self {
         let cap = |records: Option<u64>, recount_after| records.map(|records| Cap { records, recount_after });
-        let terms = Terms {
+        let limits = LedgerLimits {
             caller: quotas.new_per_caller.map(Price::from),
             address: quotas.new_per_address.map(Price::from),
             total: quotas.new_in_total.map(Price::from),
@@ -79,7 +79,7 @@ impl Ledger {
             total_records: cap(quotas.records_in_total, quotas.recount_total_after),
         };
         Self {
-            terms,
+            limits,
             callers: Table::new(quotas.tracked_max),
             addresses: Table::new(quotas.tracked_max),
             total: Bucket::default(),
@@ -119,8 +119,8 @@ impl Ledger {
 
     /// Removes old slots from every window, so that the emptiest one is known.
     fn move_on(&mut self, now: Duration) {
-        let slot = self.terms.span.slot(now);
-        if self.terms.window.is_some() && slot > self.slot {
+        let slot = self.limits.span.slot(now);
+        if self.limits.window.is_some() && slot > self.slot {
             self.slot = slot;
             self.windows.change_all(|window| *window = window.at(slot));
         }
@@ -128,20 +128,20 @@ impl Ledger {
 
     /// The limits that only need time.
     fn waits(&self, caller: &CallerHash, network: Option<IpAddr>, now: Duration) -> [Option<Exceeded>; 4] {
-        let Terms { span, .. } = self.terms;
+        let LedgerLimits { span, .. } = self.limits;
         let exceeded = |which, wait: Option<Duration>| {
             let wait = wait.filter(|wait| !wait.is_zero());
             wait.map(|retry_after| Exceeded { which, retry_after, is_of_operation: false })
         };
         let bucket = |bucket: &Bucket, price: Price| bucket.wait(price, now);
-        let by_caller = self.terms.caller.map(|price| bucket(&self.callers.peek(caller), price));
+        let by_caller = self.limits.caller.map(|price| bucket(&self.callers.peek(caller), price));
         let by_address = network
-            .zip(self.terms.address)
+            .zip(self.limits.address)
             .map(|(network, price)| bucket(&self.addresses.peek(&network), price));
         let by_window = network
-            .zip(self.terms.window)
+            .zip(self.limits.window)
             .map(|(network, cap)| self.windows.peek(&network).wait(cap, span, now));
-        let in_total = self.terms.total.map(|price| bucket(&self.total, price));
+        let in_total = self.limits.total.map(|price| bucket(&self.total, price));
         [
             exceeded(Limit::NewPerCaller, by_caller),
             exceeded(Limit::NewPerAddress, by_address),
@@ -158,12 +158,12 @@ impl Ledger {
         answers: &[Answer],
     ) -> Option<(Limit, CapDecision, (Count, u64))> {
         let answered = |what| answers.iter().any(|answer| answer.question.what == what);
-        let of_caller = self.terms.caller_records.map(|cap| {
+        let of_caller = self.limits.caller_records.map(|cap| {
             let what = Count::Caller(caller);
             let decision = self.caller_records.peek(&caller).decide(cap, now, answered(what));
             (Limit::RecordsPerCaller, decision, (what, cap.records))
         });
-        let of_all = self.terms.total_records.map(|cap| {
+        let of_all = self.limits.total_records.map(|cap| {
             let what = Count::Records;
             (Limit::RecordsInTotal, self.total_records.decide(cap, now, answered(what)), (what, cap.records))
         });
@@ -211,7 +211,8 @@ impl Ledger {
     /// Charges a new key on every level.
     pub(super) fn charge(&mut self, caller: CallerHash, network: Option<IpAddr>, now: Duration) -> Charges {
         let slot = self.slot;
-        let Terms { caller: caller_price, address: address_price, total: total_price, .. } = self.terms;
+        let LedgerLimits { caller: caller_price, address: address_price, total: total_price, .. } =
+            self.limits;
         let by_caller = caller_price.map(|price| {
             let (serial, taken) = self.callers.change(caller, |bucket| bucket.take(price, now));
             (caller, serial, taken)
@@ -220,15 +221,15 @@ impl Ledger {
             let (serial, taken) = self.addresses.change(network, |bucket| bucket.take(price, now));
             (network, serial, taken)
         });
-        let by_window = network.filter(|_| self.terms.window.is_some()).map(|network| {
+        let by_window = network.filter(|_| self.limits.window.is_some()).map(|network| {
             let (serial, slot) = self.windows.change(network, |window| window.add(slot));
             (network, serial, slot)
         });
-        let caller_records = self.terms.caller_records.map(|_| {
+        let caller_records = self.limits.caller_records.map(|_| {
             let (serial, ()) = self.caller_records.change(caller, Tally::let_in);
             (caller, serial)
         });
-        let total_records = self.terms.total_records.is_some();
+        let total_records = self.limits.total_records.is_some();
         if total_records {
             self.total_records.let_in();
         }

@@ -48,7 +48,7 @@ pub enum Error {
     /// This many markers could not be removed.
     MarkersLeft(u64),
     /// A node's time limits contradict each other.
-    Terms,
+    RefreshSettings,
 }
 
 impl Error {
@@ -118,7 +118,7 @@ impl fmt::Display for Error {
                  unknown outcomes"
             ),
             Self::MarkersLeft(count) => write!(f, "{count} markers could not be removed; try again"),
-            Self::Terms => {
+            Self::RefreshSettings => {
                 f.write_str("a node must refresh its view before it expires, and no time limit may be zero")
             }
         }

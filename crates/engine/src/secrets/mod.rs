@@ -19,7 +19,7 @@ pub use bounded::Bounded;
 pub(crate) use copying::{Copying, Registered, registered, state_id};
 pub use error::Error;
 pub use locate::{Dating, Located, locate};
-pub use node::{Secrets, Terms};
+pub use node::{RefreshSettings, Secrets};
 pub(crate) use stored::STATE;
 pub use view::{Commands, Numbered, Outgoing, View};
 
@@ -66,7 +66,7 @@ pub struct Configured<'a> {
 }
 
 /// A configured secret, ready to use.
-struct Known {
+struct ConfiguredSecret {
     id: String,
     secret: Arc<Secret>,
 }
@@ -84,13 +84,13 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     random: &dyn Random,
     name: &str,
-    terms: Terms,
+    refresh: RefreshSettings,
 ) -> Result<Arc<Secrets>, Error> {
-    terms.check()?;
+    refresh.check()?;
     let mut known = Vec::new();
     for bytes in configured.secret.into_iter().chain(configured.rotate_to) {
         let secret = Secret::from_bytes(bytes)?;
-        known.push(Known { id: secret.id().to_string(), secret: Arc::new(secret) });
+        known.push(ConfiguredSecret { id: secret.id().to_string(), secret: Arc::new(secret) });
     }
     let first = match configured.secret {
         Some(bytes) => StoredSecret::configured(bytes)?,
@@ -99,7 +99,7 @@ pub async fn open(
     let asked = Bounded::by_the_caller(&*store);
     let state = patiently(&*clock, || learn(asked, State::first(first.clone()))).await?;
     judge(&state, configured)?;
-    let node = node::enter(Arc::clone(&store), Arc::clone(&clock), known, random.bits(), name, terms);
+    let node = node::enter(Arc::clone(&store), Arc::clone(&clock), known, random.bits(), name, refresh);
     let refreshed = patiently(&*clock, || node.refresh()).await;
     // A node that joins must know all secrets in use.
     let joined = refreshed.and_then(|()| node.trouble().map_or(Ok(()), |id| Err(Error::Missing(id))));

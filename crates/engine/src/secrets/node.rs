@@ -4,7 +4,7 @@
 
 use super::stored::{Registration, Rotation, Settings, State, node_key};
 use super::view::{Numbered, Outgoing, View};
-use super::{Bounded, Error, Known};
+use super::{Bounded, ConfiguredSecret, Error};
 use crate::runtime::clock::Clock;
 use crate::runtime::spawn::Task;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ const ROUNDS: u32 = 4;
 
 /// A node's time limits. Nodes may differ: each publishes its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct RefreshSettings {
     /// How often the view and the registration are refreshed.
     pub refresh_every: Duration,
     /// How long a view is valid without a refresh. After that, the node claims nothing.
@@ -35,7 +35,7 @@ pub struct Terms {
     pub in_flight: Duration,
 }
 
-impl Terms {
+impl RefreshSettings {
     /// After this much silence, a node no longer uses any earlier view.
     pub fn lapse(&self) -> Duration {
         self.good_for.saturating_add(self.in_flight)
@@ -44,12 +44,12 @@ impl Terms {
     pub(super) fn check(&self) -> Result<(), Error> {
         let fair =
             !self.refresh_every.is_zero() && self.refresh_every < self.good_for && !self.in_flight.is_zero();
-        if fair { Ok(()) } else { Err(Error::Terms) }
+        if fair { Ok(()) } else { Err(Error::RefreshSettings) }
     }
 }
 
 /// Refresh every 10 s, valid for 30 s, at most 60 s in flight.
-impl Default for Terms {
+impl Default for RefreshSettings {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { refresh_every: seconds(10), good_for: seconds(30), in_flight: seconds(60) }
@@ -60,11 +60,11 @@ impl Default for Terms {
 pub struct Secrets {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    known: Vec<Known>,
+    known: Vec<ConfiguredSecret>,
     /// The name of this node's setting. New for every start: a killed node does not come back.
     key: String,
     name: String,
-    terms: Terms,
+    refresh: RefreshSettings,
     view: RwLock<Option<View>>,
     /// The ID of an announced secret that this node does not have.
     missing: RwLock<Option<String>>,
@@ -121,15 +121,15 @@ impl WorkShare {
 pub(super) fn enter(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    known: Vec<Known>,
+    known: Vec<ConfiguredSecret>,
     bits: u128,
     name: &str,
-    terms: Terms,
+    refresh: RefreshSettings,
 ) -> Arc<Secrets> {
     let (view, missing, course) = (RwLock::default(), RwLock::default(), tokio::sync::Mutex::default());
     let (key, name) = (node_key(bits), name.to_owned());
     let (work_share, soon) = (AtomicU64::new(1), Arc::default());
-    Arc::new(Secrets { store, clock, known, key, name, terms, view, missing, work_share, course, soon })
+    Arc::new(Secrets { store, clock, known, key, name, refresh, view, missing, work_share, course, soon })
 }
 
 impl Secrets {
@@ -208,7 +208,7 @@ impl Secrets {
         registered: &Bytes,
         asked: Duration,
     ) -> Result<bool, Error> {
-        let (view, missing) = self.made_from(state, asked.saturating_add(self.terms.good_for))?;
+        let (view, missing) = self.made_from(state, asked.saturating_add(self.refresh.good_for))?;
         let is_first = course.epoch.is_none();
         let is_taken_up = is_first || course.epoch == Some(state.epoch);
         if is_taken_up && asked >= course.confirm_from && missing.is_none() {
@@ -221,7 +221,7 @@ impl Secrets {
         *self.missing.write().unwrap_or_else(PoisonError::into_inner) = missing;
         if !is_taken_up {
             // Views of the previous epoch were given out until now.
-            course.confirm_from = self.clock.uptime().saturating_add(self.terms.lapse());
+            course.confirm_from = self.clock.uptime().saturating_add(self.refresh.lapse());
         }
         course.epoch = Some(state.epoch);
         course.secret_id.clone_from(&state.secret.id);
@@ -231,7 +231,7 @@ impl Secrets {
     /// Renews the registration. `false` if it was changed: this node was removed.
     async fn register(&self, course: &mut RefreshState, from: Option<&Bytes>) -> Result<bool, Error> {
         course.beat += 1;
-        let lapse = self.terms.lapse();
+        let lapse = self.refresh.lapse();
         let next = Registration::new(&self.name, course.beat, course.confirmed, lapse).encode();
         let set = self.store.set(&self.key, from.map(|from| &from[..]), Some(&next)).await?;
         Ok(set == Setting::Done)
@@ -287,7 +287,7 @@ impl Secrets {
     /// repeated sooner. `report` gets every new error, repeats of it at the usual pace, and the first success after it.
     pub fn tend(self: &Arc<Self>, report: impl Fn(Result<(), &Error>) + Send + Sync + 'static) -> Task {
         let (clock, soon, every) =
-            (Arc::clone(&self.clock), Arc::clone(&self.soon), self.terms.refresh_every);
+            (Arc::clone(&self.clock), Arc::clone(&self.soon), self.refresh.refresh_every);
         let secrets = Arc::downgrade(self);
         Box::pin(async move {
             // The last reported error, and when it was reported.
@@ -341,7 +341,7 @@ impl Secrets {
         tokio::select! {
             biased;
             refreshed = self.refresh() => refreshed,
-            () = self.clock.sleep(self.terms.refresh_every) => {
+            () = self.clock.sleep(self.refresh.refresh_every) => {
                 let context = "waiting for the store to read the state of its secret";
                 Err(Error::Store(store::Error::new(store::Kind::Unavailable, context)))
             }
@@ -369,7 +369,7 @@ impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Secrets")
             .field("name", &self.name)
-            .field("terms", &self.terms)
+            .field("refresh", &self.refresh)
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 //! The whole state is one value, so it changes atomically. Its epoch grows with every change, so no value occurs
 //! twice and a compare-and-swap is safe.
 
-use super::{Bounded, Error, Known, Phase, copying};
+use super::{Bounded, ConfiguredSecret, Error, Phase, copying};
 use bytes::Bytes;
 use semel_core::scope::Secret;
 use semel_core::store::{SECRET_LOST_SETTING, SECRET_SETTING, Setting};
@@ -74,7 +74,7 @@ impl StoredSecret {
     }
 
     /// The secret itself, from the store or from this node's configuration.
-    pub(super) fn secret(&self, known: &[Known]) -> Result<Arc<Secret>, Error> {
+    pub(super) fn secret(&self, known: &[ConfiguredSecret]) -> Result<Arc<Secret>, Error> {
         let Some(bytes) = &self.bytes else {
             let known = known.iter().find(|known| known.id == self.id);
             return known

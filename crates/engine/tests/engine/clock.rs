@@ -6,7 +6,7 @@ use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::record::StateName;
 use semel::core::store::{Clock as _, Count, Setting, Store as _};
 use semel::core::time::Time;
-use semel::secrets::Terms;
+use semel::secrets::RefreshSettings;
 use semel::time::{ClockStatus, confirm_clock};
 use semel::{
     Builder, Case, Claimed, Engine, Error, Failed, Finding, Intent, LeaseError, OperatorError, RunError,
@@ -292,8 +292,9 @@ async fn a_node_suspended_during_a_confirmation_uses_the_new_time() {
 async fn nothing_is_claimed_while_the_time_of_other_nodes_is_unknown() {
     let world = World::new();
     // A view of the secret that is valid for long, so that only the heartbeat is missing.
-    let terms = Terms { good_for: secs(3_600), ..Terms::default() };
-    let engine = world.engine_with(|builder| builder.settings(Settings::default()).secret_terms(terms)).await;
+    let refresh = RefreshSettings { good_for: secs(3_600), ..RefreshSettings::default() };
+    let engine =
+        world.engine_with(|builder| builder.settings(Settings::default()).secret_refresh(refresh)).await;
     world.fate(|call| if call.question == Question::Set { Fault::FailBefore } else { Fault::Pass });
     world.pass(secs(60)).await;
     // The first of them asks for all.

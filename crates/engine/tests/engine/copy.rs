@@ -6,7 +6,7 @@ use semel::core::classify::Ending;
 use semel::core::codec;
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+use semel::core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{Record, StateName, Token};
@@ -78,7 +78,7 @@ fn record(number: u64, state: StateName) -> Record {
     };
     let begin = if state == StateName::Claimed { Begin::Claimed } else { Begin::Processing };
     let token = Token::from_random(u128::from(number) << 64 | 1);
-    let claim = match machine::decide(Found::Nothing, &command, Ticket { token, begin }, stamp(START)) {
+    let claim = match machine::decide(Found::Nothing, &command, NewAttempt { token, begin }, stamp(START)) {
         Decision::Run(write) => write.next,
         other => panic!("a command never seen is run: {other:?}"),
     };

@@ -140,7 +140,7 @@ async fn an_ambiguous_claim_is_released_as_soon_as_found() {
     });
     let refused = engine.run(intent("k", "5"), never).await;
     assert!(
-        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
         "{refused:?}"
     );
     down.store(false, Ordering::SeqCst);
@@ -162,7 +162,7 @@ async fn a_store_that_never_answers_times_out() {
     world.pass(secs(25)).await;
     let result = call.await.expect("no panic");
     assert!(
-        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
         "{result:?}"
     );
 }
@@ -185,7 +185,7 @@ async fn one_unanswered_write_is_enough_to_give_up() {
     assert!(call.is_finished(), "a call that a request waits for may take 1 s, and one call was enough");
     let result = call.await.expect("no panic");
     assert!(
-        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
         "{result:?}"
     );
 }

@@ -7,7 +7,7 @@ use semel::core::fingerprint::{Fingerprint, Limits, Pointer, Request};
 use semel::core::id::{CallerHash, CommandId, KeyHash};
 use semel::core::key::{Key, Parsed};
 use semel::core::machine::{
-    self, Begin, Command, Decision, Expect, Found, Reply, Stamp, Ticket, Unchanged, Verdict, Write,
+    self, Begin, Command, Decision, Expect, Found, NewAttempt, Reply, Stamp, Unchanged, Verdict, Write,
 };
 use semel::core::outcome::{Body, Fields, Outcome, Status};
 use semel::core::policy::{Class, Policy};
@@ -78,8 +78,8 @@ fn token() -> Token {
 }
 
 fn claimed() -> Write {
-    let ticket = Ticket { token: token(), begin: Begin::Processing };
-    match machine::decide(Found::Nothing, &command(), ticket, stamp(1)) {
+    let new_attempt = NewAttempt { token: token(), begin: Begin::Processing };
+    match machine::decide(Found::Nothing, &command(), new_attempt, stamp(1)) {
         Decision::Run(write) => *write,
         other => panic!("a command never seen is run: {other:?}"),
     }
@@ -146,7 +146,7 @@ fn decisions_endings_and_verdicts_show_no_stored_answer() {
     hides("Decision", &Decision::Run(Box::new(claimed())));
     hides("Decision", &Decision::Answer(Reply::Replay(&outcome())));
     hides("Reply", &Reply::Replay(&outcome()));
-    hides("Ticket", &Ticket { token: token(), begin: Begin::Claimed });
+    hides("NewAttempt", &NewAttempt { token: token(), begin: Begin::Claimed });
 }
 
 #[test]

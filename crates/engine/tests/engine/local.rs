@@ -2,7 +2,7 @@
 
 use super::world::{World, charge, intent, intent_under, never, secs};
 use semel::core::classify::Ending;
-use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket, decide};
+use semel::core::machine::{Begin, Command, Decision, Found, NewAttempt, Stamp, decide};
 use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
@@ -67,9 +67,11 @@ async fn stored_under_local(world: &World, engine: &semel::Engine, begin: Begin)
         payload: &fingerprint,
         generation: record.generation(),
     };
-    let ticket = Ticket { token: Token::from_random(7), begin };
+    let new_attempt = NewAttempt { token: Token::from_random(7), begin };
     let stamp = Stamp::new(world.clock.now(), "somebody else", "");
-    let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!("it is free") };
+    let Decision::Run(write) = decide(Found::Nothing, &command, new_attempt, stamp) else {
+        panic!("it is free")
+    };
     assert!(matches!(
         world.store.write(id, Change::Insert(&write.next)).await.expect("stored"),
         Written::Done { .. }

@@ -51,7 +51,7 @@ async fn claims_lost_in_an_outage_are_released_gradually() {
     for call in calls {
         let result = call.await.expect("no panic");
         assert!(
-            matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+            matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
             "{result:?}"
         );
     }
@@ -108,7 +108,7 @@ async fn searching_a_lost_claim_blocks_no_request_or_shutdown() {
     let result = engine.run(intent("k", "5"), work);
     let (result, ()) = tokio::join!(result, world.pass(secs(11)));
     assert!(
-        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
         "{result:?}"
     );
     assert!(request.upgrade().is_none(), "the work is dropped with everything in it");

@@ -141,7 +141,7 @@ async fn a_claim_that_nobody_waits_for_is_released() {
     });
     let refused = engine.run(intent("k", "5"), never).await;
     assert!(
-        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        matches!(refused, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
         "{refused:?}"
     );
     down.store(false, Ordering::SeqCst);

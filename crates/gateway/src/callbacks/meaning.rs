@@ -77,9 +77,9 @@ impl Meaning {
             return ProbeReading::Nothing("its body is not JSON, or has a member twice in one object");
         };
         let all = |conditions: &[Condition]| conditions.iter().all(|condition| condition.holds(&body));
-        let is_applied = all(&self.applied_if);
+        let was_applied = all(&self.applied_if);
         let is_not_applied = !self.not_applied_if.is_empty() && all(&self.not_applied_if);
-        match (is_applied, is_not_applied) {
+        match (was_applied, is_not_applied) {
             (true, false) => ProbeReading::Applied,
             // Without its own condition, "it happened" is the rest.
             (true, true) if self.applied_if.is_empty() => ProbeReading::NotApplied,

@@ -39,11 +39,11 @@ pub struct ServiceCallbacks {
 }
 
 impl ServiceCallbacks {
-    /// The questions that can be asked under `terms`.
+    /// The questions that can be asked under `route_settings`.
     #[must_use]
-    pub fn fit_for(self, terms: &RouteSettings) -> Self {
-        let is_protected = terms.key != KeyRule::Off;
-        let is_minimal = is_protected && matches!(terms.retain, Retain::Minimal(_));
+    pub fn fit_for(self, route_settings: &RouteSettings) -> Self {
+        let is_protected = route_settings.key != KeyRule::Off;
+        let is_minimal = is_protected && matches!(route_settings.retain, Retain::Minimal(_));
         Self {
             probe: self.probe.filter(|_| is_protected),
             authorize: self.authorize.filter(|_| is_protected),
@@ -51,20 +51,20 @@ impl ServiceCallbacks {
         }
     }
 
-    /// The terms with these callbacks. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
+    /// The settings with these callbacks. Opens no connection. Fails if a probe goes to an `https://` URL and there is no
     /// certificate authority.
     pub fn put_to(
         &self,
-        mut terms: RouteSettings,
+        mut route_settings: RouteSettings,
         clients: &ServiceClients,
     ) -> Result<RouteSettings, AuthoritiesError> {
         if let Some(rebuild) = &self.rebuild {
-            terms.retain = rebuild.build(clients, terms.response_bytes_max);
+            route_settings.retain = rebuild.build(clients, route_settings.response_bytes_max);
         }
-        terms.authorize = self.authorize.as_ref().map(|authorize| authorize.build(clients));
+        route_settings.authorize = self.authorize.as_ref().map(|authorize| authorize.build(clients));
         if let Some(probe) = &self.probe {
-            terms.reconciler = Some(probe.build(clients, &terms)?);
+            route_settings.reconciler = Some(probe.build(clients, &route_settings)?);
         }
-        Ok(terms)
+        Ok(route_settings)
     }
 }

@@ -72,11 +72,11 @@ impl Probe {
         }
     }
 
-    /// The reconciler for operations under `terms`.
+    /// The reconciler for operations under `route_settings`.
     pub(super) fn build(
         &self,
         clients: &ServiceClients,
-        terms: &RouteSettings,
+        route_settings: &RouteSettings,
     ) -> Result<Reconciler, AuthoritiesError> {
         let upstream = match &self.destination.target {
             None => clients.upstream.clone(),
@@ -90,7 +90,7 @@ impl Probe {
                 Upstream::new(target.clone(), options)?
             }
         };
-        Ok(Reconciler::by(Prober { probe: self.clone(), terms: terms.clone(), upstream }))
+        Ok(Reconciler::by(Prober { probe: self.clone(), route_settings: route_settings.clone(), upstream }))
     }
 }
 
@@ -99,7 +99,7 @@ const BODILESS: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::RESET_CON
 /// Sends probes.
 struct Prober {
     probe: Probe,
-    terms: RouteSettings,
+    route_settings: RouteSettings,
     upstream: Upstream,
 }
 
@@ -129,7 +129,7 @@ impl Prober {
             warn!(target: LOG, %operation_id, %status, "a probe's response says nothing about the effect: {why}");
             return Finding::NoAnswer;
         }
-        let body = match read(body, self.terms.response_bytes_max).await {
+        let body = match read(body, self.route_settings.response_bytes_max).await {
             Read::Whole(body) => Some(body),
             Read::TooLong => None,
             Read::Broken => return Finding::NoAnswer,
@@ -140,9 +140,9 @@ impl Prober {
                 Finding::Applied(Some(match self.probe.answer {
                     // A response of such a status has no body, whatever the probe's has.
                     Answer::Probe if BODILESS.contains(&head.status) => {
-                        self.terms.found(&head, Some(Bytes::new()))
+                        self.route_settings.found(&head, Some(Bytes::new()))
                     }
-                    Answer::Probe => self.terms.found(&head, body),
+                    Answer::Probe => self.route_settings.found(&head, body),
                     Answer::Nothing => Outcome::not_retained(Status::Http(head.status.as_u16())),
                 }))
             }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Options that the demo reads too. It has its own service, store and terms.
+/// Options that the demo reads too. It has its own service, store and settings.
 const IN_A_DEMO: [&str; 3] = ["listen", "log", "log-level"];
 
 /// The flags. Those of options that the configuration file has too are made from the rows of [`FLAGS`].
@@ -200,7 +200,7 @@ mod tests {
         let plan = plan(&[]).expect("a plan");
         assert_eq!(plan.listen.address.to_string(), "127.0.0.1:8080");
         assert_eq!(plan.store, Url::default());
-        assert_eq!(plan.terms.key, KeyRule::Optional);
+        assert_eq!(plan.route_settings.key, KeyRule::Optional);
         let (work_deadline, skew) = (Duration::from_secs(66), Duration::from_secs(5));
         let policy = Policy::new(Class::External)
             .with(|policy| {
@@ -208,10 +208,10 @@ mod tests {
                 policy.skew = skew;
             })
             .expect("fit for use");
-        assert_eq!(plan.terms.policy, policy);
-        assert_eq!(plan.terms.wait, Some(Duration::from_secs(2)));
-        assert_eq!(plan.terms.request_bytes_max, 10 << 20);
-        assert_eq!(plan.terms.response_bytes_max, 10 << 20);
+        assert_eq!(plan.route_settings.policy, policy);
+        assert_eq!(plan.route_settings.wait, Some(Duration::from_secs(2)));
+        assert_eq!(plan.route_settings.request_bytes_max, 10 << 20);
+        assert_eq!(plan.route_settings.response_bytes_max, 10 << 20);
         assert_eq!(plan.upstream.connect_timeout, Duration::from_secs(5));
         assert_eq!(plan.upstream.response_timeout, Duration::from_mins(1));
     }
@@ -219,18 +219,18 @@ mod tests {
     #[test]
     fn an_attempt_may_take_a_little_longer_than_the_upstream_may() {
         let plan = plan(&["--response-timeout", "10m", "--connect-timeout", "1s"]).expect("a plan");
-        assert_eq!(plan.terms.policy.work_deadline, Duration::from_secs(602));
+        assert_eq!(plan.route_settings.policy.work_deadline, Duration::from_secs(602));
     }
 
     #[test]
     fn both_ways_to_ask_for_keys_mean_the_same() {
         for flags in [&["--require-key"][..], &["--key", "required"]] {
-            assert_eq!(plan(flags).expect("a plan").terms.key, KeyRule::Required);
+            assert_eq!(plan(flags).expect("a plan").route_settings.key, KeyRule::Required);
         }
     }
 
     #[test]
-    fn impossible_terms_are_refused() {
+    fn impossible_settings_are_refused() {
         for flags in [
             &["--ttl", "10s"][..],
             &["--lease", "0s"],

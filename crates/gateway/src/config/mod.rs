@@ -1,7 +1,7 @@
 //! The configuration file: reads a file, together with flags and environment variables, into a [`Config`], and reports
 //! every mistake at once. A gateway starts from the [`Plan`] that a complete configuration makes.
 //!
-//! Defaults are not set here: they belong to the options and terms of each part.
+//! Defaults are not set here: they belong to the options and settings of each part.
 //!
 //! The file's reference is [`DEFAULT`]: every key with its default, and what it means.
 //!
@@ -31,6 +31,7 @@ pub(crate) mod overrides;
 mod plan;
 mod records;
 mod route_options;
+mod route_settings;
 mod route_values;
 mod secret;
 mod service;
@@ -38,7 +39,6 @@ mod startup_checks;
 pub(crate) mod storage;
 mod storage_settings;
 mod table;
-mod terms;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -104,8 +104,8 @@ pub struct Config {
     pub log_level: Level,
     /// Whether every request is logged.
     pub log_requests: bool,
-    /// The terms of requests of no operation.
-    pub terms: RouteSettings,
+    /// The settings for requests of no operation.
+    pub route_settings: RouteSettings,
     /// The questions about them.
     pub callbacks: ServiceCallbacks,
     /// The operations.
@@ -132,8 +132,11 @@ pub struct Config {
 impl Config {
     /// What is not a mistake, but perhaps not intended.
     pub fn warnings(&self) -> Vec<String> {
-        let terms = self.operations.iter().map(|operation| &operation.terms).chain([&self.terms]);
-        let methods = terms.flat_map(|terms| &terms.methods).filter(|method| !is_registered_method(method));
+        let route_settings =
+            self.operations.iter().map(|operation| &operation.route_settings).chain([&self.route_settings]);
+        let methods = route_settings
+            .flat_map(|route_settings| &route_settings.methods)
+            .filter(|method| !is_registered_method(method));
         let methods: BTreeSet<_> = methods.map(Method::as_str).collect();
         let warning = |method: &str| {
             format!(
@@ -147,9 +150,9 @@ impl Config {
 
     /// The routes without their callbacks, for checks of what is stored.
     pub fn routes(&self) -> Result<Routes, RouteSettingsError> {
-        let others = Routes::new(self.terms.clone());
+        let others = Routes::new(self.route_settings.clone());
         self.operations.iter().fold(others, |routes, operation| {
-            routes.and_then(|routes| routes.with(&operation.template, operation.terms.clone()))
+            routes.and_then(|routes| routes.with(&operation.template, operation.route_settings.clone()))
         })
     }
 
@@ -162,7 +165,7 @@ impl Config {
             host: self.host,
             admin: self.admin,
             store: self.store,
-            terms: self.terms,
+            route_settings: self.route_settings,
             callbacks: self.callbacks,
             operations: self.operations,
             identity: self.identity,
@@ -277,11 +280,14 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = RouteOptions::read(&defaults_table);
-    let reporter = terms::RouteErrors { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
-    let terms = reporter.terms(&defaults, None, deadline);
+    let reporter =
+        route_settings::RouteErrors { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
+    let route_settings = reporter.route_settings(&defaults, None, deadline);
     let inherited_callbacks = callbacks::of_defaults(&defaults_table, listen.address);
-    let callbacks =
-        terms.as_ref().map(|terms| inherited_callbacks.of_others(&defaults_table, terms)).unwrap_or_default();
+    let callbacks = route_settings
+        .as_ref()
+        .map(|route_settings| inherited_callbacks.of_others(&defaults_table, route_settings))
+        .unwrap_or_default();
     let identity_table = top.table("identity", "[identity]");
     let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some());
     let (sealing, listening) = (&sealing, listen.address);
@@ -296,7 +302,7 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let operations = operation::read(top.tables("operation", "[[operation]]"), &inherited, &mut callers);
     let identity = callers.end(&identity_table);
     identity_table.end();
-    if terms.is_some() {
+    if route_settings.is_some() {
         let all_callbacks = operations.iter().map(|operation| &operation.callbacks);
         let mut all_callbacks = all_callbacks.chain([&callbacks]);
         inherited_callbacks.check_inherited(&defaults_table, all_callbacks.clone());
@@ -311,7 +317,7 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let quotas = read_table(top, ("quotas", "[quotas]"), records::quotas);
     let limits_table = top.table("limits", "[limits]");
     let limits = storage::limits(&limits_table, cache_is_chosen, &mut storage);
-    let all = terms.iter().chain(operations.iter().map(|operation| &operation.terms));
+    let all = route_settings.iter().chain(operations.iter().map(|operation| &operation.route_settings));
     storage::check_room(&limits_table, limits, all);
     limits_table.end();
     let tracer = read_table(top, ("otlp", "[otlp]"), otlp::read);
@@ -325,7 +331,7 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
         log,
         log_level,
         log_requests,
-        terms: terms?,
+        route_settings: route_settings?,
         callbacks,
         operations,
         identity,

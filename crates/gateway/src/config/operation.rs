@@ -1,4 +1,4 @@
-//! `[[operation]]`: which terms apply to which requests. Two operations must not have one name, because they would
+//! `[[operation]]`: which settings apply to which requests. Two operations must not have one name, because they would
 //! share their keys.
 
 use super::callbacks::{self, CallbackSettings};
@@ -6,8 +6,8 @@ use super::callers::Callers;
 use super::plan::Operation;
 use super::records::{self, Sealing};
 use super::route_options::RouteOptions;
+use super::route_settings::RouteErrors;
 use super::table::{Span, Table};
-use super::terms::RouteErrors;
 use http::Method;
 use semel_http::{KeyRule, RoutePattern, RouteSettings, RouteSettingsError, Routes};
 use semel_text::printable::is_all_printable;
@@ -30,7 +30,7 @@ pub(super) struct Inherited<'d> {
     pub(super) listen: SocketAddr,
 }
 
-/// Every operation, with its own terms and those that it inherits.
+/// Every operation, with its own settings and those that it inherits.
 pub(super) fn read(
     tables: Vec<Table<'_, '_>>,
     inherited: &Inherited<'_>,
@@ -75,11 +75,12 @@ fn one(
     let (own_options, callbacks) =
         (RouteOptions::read(table), callbacks::of_operation(table, inherited.listen));
     let options = own_options.over(inherited.options);
-    let terms = RouteErrors { table, is_whole: false, sealing: inherited.sealing, skew: inherited.skew }
-        .terms(&options, name, inherited.deadline)?;
-    let callbacks = callbacks.of_one(inherited.callbacks, table, &terms);
-    check_callers(table, &terms);
-    if terms.key == KeyRule::Off && !rates.are_off() {
+    let route_settings =
+        RouteErrors { table, is_whole: false, sealing: inherited.sealing, skew: inherited.skew }
+            .route_settings(&options, name, inherited.deadline)?;
+    let callbacks = callbacks.of_one(inherited.callbacks, table, &route_settings);
+    check_callers(table, &route_settings);
+    if route_settings.key == KeyRule::Off && !rates.are_off() {
         let problem = "nothing of this operation is protected (key = \"off\"), so quotas have no effect";
         table.document.mistake(rates_at.as_ref(), problem, "remove quotas, or set key");
     }
@@ -87,17 +88,17 @@ fn one(
     let pattern = RoutePattern::parse(template);
     let pattern =
         pattern.map_err(|error| table.document.mistake(Some(&at), error.problem(), error.remedy())).ok()?;
-    check_name(table, template, &terms);
-    let operation = Operation { template: template.to_owned(), terms, callbacks, identity, rates };
+    check_name(table, template, &route_settings);
+    let operation = Operation { template: template.to_owned(), route_settings, callbacks, identity, rates };
     let read = ParsedOperation { operation, pattern, at: Some(at) };
     check_reachable(table, &read, before);
     Some(read)
 }
 
 /// Reports operations that distinguish callers but protect nothing.
-fn check_callers(table: &Table<'_, '_>, terms: &RouteSettings) {
+fn check_callers(table: &Table<'_, '_>, route_settings: &RouteSettings) {
     for key in ["callers", "tenant"] {
-        if terms.key == KeyRule::Off && table.has(key) {
+        if route_settings.key == KeyRule::Off && table.has(key) {
             let problem =
                 format!("nothing of this operation is protected (key = \"off\"), so {key} has no effect");
             table.document.mistake(table.span_of(key).as_ref(), problem, format!("remove {key}, or set key"));
@@ -106,10 +107,10 @@ fn check_callers(table: &Table<'_, '_>, terms: &RouteSettings) {
 }
 
 /// Reports a name that the records of another route have.
-fn check_name(table: &Table<'_, '_>, template: &str, terms: &RouteSettings) {
+fn check_name(table: &Table<'_, '_>, template: &str, route_settings: &RouteSettings) {
     let named = RouteSettings {
-        name: terms.name.clone(),
-        methods: terms.methods.clone(),
+        name: route_settings.name.clone(),
+        methods: route_settings.methods.clone(),
         ..RouteSettings::default()
     };
     let routes = Routes::new(RouteSettings::default()).and_then(|routes| routes.with(template, named));
@@ -143,7 +144,7 @@ fn name(table: &Table<'_, '_>, before: &[ParsedOperation]) -> Option<String> {
         );
         return None;
     }
-    if before.iter().any(|read| read.operation.terms.name.as_deref() == Some(name)) {
+    if before.iter().any(|read| read.operation.route_settings.name.as_deref() == Some(name)) {
         table.document.mistake(
             Some(&at),
             format!("another operation is already named `{name}`, and the two would share their keys"),
@@ -161,11 +162,11 @@ fn name(table: &Table<'_, '_>, before: &[ParsedOperation]) -> Option<String> {
 /// Reports requests of an operation that earlier operations match first.
 fn check_reachable(table: &Table<'_, '_>, read: &ParsedOperation, before: &[ParsedOperation]) {
     let takes = |earlier: &&ParsedOperation, method: &Method| {
-        earlier.operation.terms.methods.contains(method) && earlier.pattern.covers(&read.pattern)
+        earlier.operation.route_settings.methods.contains(method) && earlier.pattern.covers(&read.pattern)
     };
     let taken: Vec<_> = read
         .operation
-        .terms
+        .route_settings
         .methods
         .iter()
         .filter_map(|method| Some((method, before.iter().find(|earlier| takes(earlier, method))?)))
@@ -178,7 +179,7 @@ fn check_reachable(table: &Table<'_, '_>, read: &ParsedOperation, before: &[Pars
         read.operation.template,
         first.operation.template
     );
-    let is_all = taken.len() == read.operation.terms.methods.len();
+    let is_all = taken.len() == read.operation.route_settings.methods.len();
     let fix = if is_all {
         "put this operation before the other, or remove it"
     } else {

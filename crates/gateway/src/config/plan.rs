@@ -31,8 +31,8 @@ pub struct Plan {
     pub host: Host,
     /// Where records are stored.
     pub store: stores::Url,
-    /// The terms of requests of no operation.
-    pub terms: RouteSettings,
+    /// The settings for requests of no operation.
+    pub route_settings: RouteSettings,
     /// The questions about them.
     pub callbacks: ServiceCallbacks,
     /// The operations; the first that matches a request decides.
@@ -84,13 +84,13 @@ impl Admin {
     }
 }
 
-/// Requests with their own terms.
+/// Requests with their own settings.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The template of their paths.
     pub template: String,
-    /// Their terms.
-    pub terms: RouteSettings,
+    /// Their settings.
+    pub route_settings: RouteSettings,
     /// The questions about them.
     pub callbacks: ServiceCallbacks,
     /// Who is calling, if the operation has its own rule.
@@ -102,7 +102,7 @@ pub struct Operation {
 impl Operation {
     /// Its name in labels and messages: its name, or its template.
     pub(crate) fn title(&self) -> &str {
-        self.terms.name.as_deref().unwrap_or(&self.template)
+        self.route_settings.name.as_deref().unwrap_or(&self.template)
     }
 
     /// How its callers and tenants are identified, if it has its own rule.
@@ -120,7 +120,7 @@ impl Plan {
             upstream: upstream::Options::default(),
             host: Host::default(),
             store: stores::Url::default(),
-            terms: RouteSettings::default(),
+            route_settings: RouteSettings::default(),
             callbacks: ServiceCallbacks::default(),
             operations: Vec::new(),
             identity: Identity::default(),
@@ -137,9 +137,10 @@ impl Plan {
         }
     }
 
-    /// All terms, the default's first.
-    pub(crate) fn all_terms(&self) -> impl Iterator<Item = &RouteSettings> {
-        std::iter::once(&self.terms).chain(self.operations.iter().map(|operation| &operation.terms))
+    /// The settings of all routes, the default's first.
+    pub(crate) fn all_route_settings(&self) -> impl Iterator<Item = &RouteSettings> {
+        std::iter::once(&self.route_settings)
+            .chain(self.operations.iter().map(|operation| &operation.route_settings))
     }
 
     /// Every rule that identifies callers, the default's first.
@@ -150,7 +151,7 @@ impl Plan {
 
     /// Whether any request is protected.
     pub(crate) fn is_any_protected(&self) -> bool {
-        self.all_terms().any(|terms| terms.key != KeyRule::Off)
+        self.all_route_settings().any(|route_settings| route_settings.key != KeyRule::Off)
     }
 
     /// Whether an address belongs to a trusted proxy.
@@ -201,9 +202,9 @@ impl Plan {
     /// from them; where problems of unprotected requests are explained; and the base path.
     pub(crate) fn rules(&self) -> forward::Rules {
         let mut end_to_end: Vec<HeaderName> = Vec::new();
-        for terms in self.all_terms() {
-            key_headers(&terms.key_source, &mut end_to_end);
-            let counted = terms.policy.selection.headers();
+        for route_settings in self.all_route_settings() {
+            key_headers(&route_settings.key_source, &mut end_to_end);
+            let counted = route_settings.policy.selection.headers();
             end_to_end.extend(counted.iter().filter_map(|name| name.parse().ok()));
         }
         end_to_end.extend(self.identities().flat_map(Identity::credentials).cloned());
@@ -231,16 +232,18 @@ mod tests {
         let target = Target::parse("http://127.0.0.1:1").expect("a target");
         let mut plan = Plan::new(target);
         let parts = vec![KeySource::Header(header("webhook-id")), KeySource::Fingerprint];
-        let mut terms = RouteSettings { key_source: KeySource::Composite(parts), ..RouteSettings::default() };
+        let mut route_settings =
+            RouteSettings { key_source: KeySource::Composite(parts), ..RouteSettings::default() };
         let selection = Selection::default().with_headers(["X-Region"]).expect("fit to be chosen");
-        terms.policy = terms.policy.with(|policy| policy.selection = selection).expect("fit for use");
+        route_settings.policy =
+            route_settings.policy.with(|policy| policy.selection = selection).expect("fit for use");
         let (callbacks, rates) = (ServiceCallbacks::default(), Rates::default());
         let operation_identity =
             Identity { sources: vec![Source::ApiKey(header("x-hook-key"))], ..Identity::default() };
         let template = "/hook".to_owned();
         plan.operations.push(Operation {
             template,
-            terms,
+            route_settings,
             callbacks,
             identity: Some(operation_identity),
             rates,

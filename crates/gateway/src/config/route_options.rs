@@ -63,11 +63,11 @@ macro_rules! route_options {
 
 route_options! {
     /// See [`RouteSettings::methods`].
-    methods: Vec<Method> = read::methods, |draft, methods| draft.terms.methods = methods;
+    methods: Vec<Method> = read::methods, |draft, methods| draft.settings.methods = methods;
     /// See [`RouteSettings::key`].
-    key: KeyRule = |table, key| table.choice(key, &KEY_RULES), |draft, rule| draft.terms.key = rule;
+    key: KeyRule = |table, key| table.choice(key, &KEY_RULES), |draft, rule| draft.settings.key = rule;
     /// See [`RouteSettings::key_source`].
-    key_from: KeySource = read::key_from, |draft, source| draft.terms.key_source = source;
+    key_from: KeySource = read::key_from, |draft, source| draft.settings.key_source = source;
     /// The minimum length of a key, in characters.
     key_min: usize = |table, key| table.count(key, 1), |draft, min| draft.key_length.0 = min;
     /// The maximum length.
@@ -75,7 +75,7 @@ route_options! {
     /// What happens to weak keys.
     weak_keys: key::Treatment = |table, key| table.choice(key, &WEAK_KEYS), |draft, weak| draft.weak_keys = weak;
     /// See [`RouteSettings::mode`].
-    mode: Mode = |table, key| table.choice(key, &MODES), |draft, mode| draft.terms.mode = mode;
+    mode: Mode = |table, key| table.choice(key, &MODES), |draft, mode| draft.settings.mode = mode;
     /// How effects happen.
     class: Class = read::class, |draft, class| draft.policy.class = class;
     /// How long a downstream system remembers an ID.
@@ -94,30 +94,30 @@ route_options! {
     /// How long a claim is valid without renewal.
     lease: Duration = read::duration, |draft, span| draft.policy.lease = span;
     /// See [`RouteSettings::wait`].
-    wait: Duration = read::duration, |draft, span| draft.terms.wait = Some(span);
+    wait: Duration = read::duration, |draft, span| draft.settings.wait = Some(span);
     /// After how many attempts a key is exhausted.
     attempts_max: u32 = |table, key| table.count(key, 1), |draft, max| draft.policy.attempts_max = Some(max);
     /// Whether the next request may try again after a response without effect.
-    rerun: bool = read::is, |draft, rerun| draft.terms.rules.rerun = rerun;
+    rerun: bool = read::is, |draft, rerun| draft.settings.rules.rerun = rerun;
     /// Statuses which mean that nothing took effect.
     not_applied_statuses: Vec<Status> =
-        read::not_applied_statuses, |draft, statuses| draft.terms.rules.not_applied = statuses;
+        read::not_applied_statuses, |draft, statuses| draft.settings.rules.not_applied = statuses;
     /// Statuses with a configured meaning.
-    statuses: Vec<(Status, Meaning)> = read::statuses, |draft, statuses| draft.terms.rules.overrides = statuses;
+    statuses: Vec<(Status, Meaning)> = read::statuses, |draft, statuses| draft.settings.rules.overrides = statuses;
     /// What is stored of a response, and how.
     kept: Keep = |table, key| table.choice(key, &KEPT), |draft, keep| match keep {
         Keep::Whole => {}
-        Keep::Sealed => draft.terms.seal = Seal::Required,
-        Keep::Minimal => draft.terms.retain = Retain::Minimal(None),
+        Keep::Sealed => draft.settings.seal = Seal::Required,
+        Keep::Minimal => draft.settings.retain = Retain::Minimal(None),
     };
     /// Response headers that are stored although they usually are not.
-    keep_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.terms.stored_headers.include = headers;
+    keep_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.settings.stored_headers.include = headers;
     /// Response headers that are not stored although they usually are.
-    drop_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.terms.stored_headers.exclude = headers;
+    drop_headers: Vec<HeaderName> = read::headers, |draft, headers| draft.settings.stored_headers.exclude = headers;
     /// The longest response body that is stored.
-    kept_max: usize = read::size, |draft, bytes| draft.terms.response_bytes_max = bytes;
+    kept_max: usize = read::size, |draft, bytes| draft.settings.response_bytes_max = bytes;
     /// The longest request body.
-    request_max: usize = read::size, |draft, bytes| draft.terms.request_bytes_max = bytes;
+    request_max: usize = read::size, |draft, bytes| draft.settings.request_bytes_max = bytes;
     /// The only parts of a JSON body that are compared.
     fingerprint_include: Vec<String> = read::included, |draft, pointers| draft.included = pointers;
     /// Parts of a JSON body that are not compared.
@@ -125,9 +125,9 @@ route_options! {
     /// Request headers that are compared.
     fingerprint_headers: Vec<String> = read::compared_headers, |draft, headers| draft.compared_headers = headers;
     /// See [`RouteSettings::mismatch`].
-    mismatch_status: MismatchStatus = read::mismatch_status, |draft, status| draft.terms.mismatch = status;
+    mismatch_status: MismatchStatus = read::mismatch_status, |draft, status| draft.settings.mismatch = status;
     /// See [`RouteSettings::store_down`].
-    store_down: StoreDown = |table, key| table.choice(key, &STORE_DOWN), |draft, down| draft.terms.store_down = down;
+    store_down: StoreDown = |table, key| table.choice(key, &STORE_DOWN), |draft, down| draft.settings.store_down = down;
 }
 
 const KEY_RULES: [(&str, KeyRule); 3] =
@@ -148,10 +148,10 @@ const WAIT: Duration = Duration::from_secs(2);
 /// The options that do not fit together, and why.
 pub(super) type OptionError = (&'static [&'static str], String);
 
-/// Terms that are being put together from options. Some of them only have a meaning together.
+/// Settings that are being put together from options. Some of them only have a meaning together.
 pub(super) struct Draft {
     policy: PolicySettings,
-    terms: RouteSettings,
+    settings: RouteSettings,
     key_length: (usize, usize),
     weak_keys: key::Treatment,
     included: Vec<String>,
@@ -160,15 +160,15 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// The terms of these options. They may be invalid.
+    /// The settings of these options. They may be invalid.
     pub(super) fn of(options: &RouteOptions, work_deadline: Duration) -> Self {
-        let terms = RouteSettings { wait: Some(WAIT), ..RouteSettings::default() };
-        let mut policy = PolicySettings::from(terms.policy.clone());
+        let settings = RouteSettings { wait: Some(WAIT), ..RouteSettings::default() };
+        let mut policy = PolicySettings::from(settings.policy.clone());
         policy.work_deadline = work_deadline;
-        let rules = terms.key_rules;
+        let rules = settings.key_rules;
         let mut draft = Self {
             policy,
-            terms,
+            settings,
             key_length: (rules.min(), rules.max()),
             weak_keys: rules.weak(),
             included: Vec::new(),
@@ -184,11 +184,15 @@ impl Draft {
         Ok(PolicySettings { selection: self.selection()?, ..self.policy.clone() })
     }
 
-    /// The terms, with this policy.
-    pub(super) fn terms(self, name: Option<String>, policy: Policy) -> Result<RouteSettings, OptionError> {
+    /// The settings, with this policy.
+    pub(super) fn route_settings(
+        self,
+        name: Option<String>,
+        policy: Policy,
+    ) -> Result<RouteSettings, OptionError> {
         let bounds = key::Rules::new(self.key_length.0, self.key_length.1)
             .map_err(|error| (["key_min", "key_max"].as_slice(), error.to_string()))?;
-        Ok(RouteSettings { name, policy, key_rules: bounds.with_weak(self.weak_keys), ..self.terms })
+        Ok(RouteSettings { name, policy, key_rules: bounds.with_weak(self.weak_keys), ..self.settings })
     }
 
     fn selection(&self) -> Result<Selection, OptionError> {

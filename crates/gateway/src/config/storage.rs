@@ -20,8 +20,8 @@ pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> sto
     settings.finish_wait = table.duration("finish_wait").unwrap_or(settings.finish_wait);
     settings.retry_after = table.limit("retry_after").unwrap_or(settings.retry_after);
     settings.cache_bytes_max = table.size("cache_max").unwrap_or(settings.cache_bytes_max);
-    // Nodes rely on writes not taking longer: `secrets::Terms`.
-    let in_flight = secrets::Terms::default().in_flight;
+    // Nodes rely on writes not taking longer: `secrets::RefreshSettings`.
+    let in_flight = secrets::RefreshSettings::default().in_flight;
     if settings.store_timeout >= in_flight {
         let problem =
             format!("`timeout` is longer than the longest write may take ({})", duration::text(in_flight));
@@ -120,7 +120,7 @@ pub(super) fn check_room<'t>(
     limits: Limits,
     all: impl Iterator<Item = &'t RouteSettings>,
 ) {
-    let longest = all.map(|terms| terms.request_bytes_max).max().unwrap_or_default();
+    let longest = all.map(|route_settings| route_settings.request_bytes_max).max().unwrap_or_default();
     if longest > limits.bodies_bytes_max {
         let problem = "a body of `request_max` does not fit into `bodies_max`, which is half of `memory` \
             unless it is set";

@@ -1,7 +1,7 @@
 //! How records are stored, and how much of requests is held in memory.
 
 use semel::Settings;
-use semel::secrets::Terms;
+use semel::secrets::RefreshSettings;
 use semel_http::Layer;
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub struct StorageSettings {
     pub hashing: Hashing,
     /// How this node follows a change of the secret. Not configurable: the limit on `timeout` under `[store]` depends
     /// on it.
-    pub secret_terms: Terms,
+    pub secret_refresh: RefreshSettings,
 }
 
 impl StorageSettings {
@@ -37,7 +37,8 @@ impl StorageSettings {
     /// Whether the rest differs.
     pub(crate) fn is_other_store(&self, other: &Self) -> bool {
         let (sweep, clock) = (other.settings.sweep.clone(), other.settings.clock.clone());
-        let is_hashed_otherwise = self.hashing != other.hashing || self.secret_terms != other.secret_terms;
+        let is_hashed_otherwise =
+            self.hashing != other.hashing || self.secret_refresh != other.secret_refresh;
         is_hashed_otherwise || Settings { sweep, clock, ..self.settings.clone() } != other.settings
     }
 }

@@ -76,8 +76,8 @@ fn without_a_file_the_defaults_are_those_of_each_part() {
         policy.work_deadline = Duration::from_secs(66);
         policy.skew = Duration::from_secs(5);
     };
-    usual.terms.policy = usual.terms.policy.with(following).expect("fit for use");
-    usual.terms.wait = Some(Duration::from_secs(2));
+    usual.route_settings.policy = usual.route_settings.policy.with(following).expect("fit for use");
+    usual.route_settings.wait = Some(Duration::from_secs(2));
     assert_eq!(format!("{plan:#?}"), format!("{usual:#?}"));
 }
 
@@ -247,7 +247,7 @@ fn two_operations_of_one_name_are_a_mistake() {
         one_mistake(&text, "3:1", &parts);
     }
     let named_like_its_route = parsed("[[operation]]\npath = \"/a\"\nname = \"POST /a\"\n");
-    assert_eq!(named_like_its_route.operations[0].terms.name.as_deref(), Some("POST /a"));
+    assert_eq!(named_like_its_route.operations[0].route_settings.name.as_deref(), Some("POST /a"));
     let text = "[[operation]]\npath = \"/a\"\nname = \"(shadow) POST /a\"\n";
     one_mistake(text, "3:8", &["shadow mode's records", "another name"]);
 }
@@ -386,7 +386,7 @@ fn all_mistakes_are_reported_at_once_and_in_order() {
 }
 
 #[test]
-fn an_operation_inherits_the_terms_that_it_does_not_set() {
+fn an_operation_inherits_the_settings_that_it_does_not_set() {
     let config = parsed(
         "[defaults]\nttl = \"2d\"\nkey = \"required\"\n\
          [[operation]]\nname = \"charge\"\npath = \"/charges\"\nttl = \"7d\"\nmode = \"shadow\"\n\
@@ -395,17 +395,23 @@ fn an_operation_inherits_the_terms_that_it_does_not_set() {
          class = \"downstream\"\nattempts_max = 3\nkept = \"minimal\"\n",
     );
     let [charge, hook] = &config.operations[..] else { panic!("{config:?}") };
-    assert_eq!(config.terms.policy.ttl, Duration::from_hours(48));
-    assert_eq!((charge.terms.key, charge.terms.mode), (KeyRule::Required, Mode::Shadow));
+    assert_eq!(config.route_settings.policy.ttl, Duration::from_hours(48));
+    assert_eq!((charge.route_settings.key, charge.route_settings.mode), (KeyRule::Required, Mode::Shadow));
     assert_eq!(
-        (charge.terms.policy.ttl, charge.terms.name.as_deref()),
+        (charge.route_settings.policy.ttl, charge.route_settings.name.as_deref()),
         (Duration::from_hours(168), Some("charge"))
     );
-    assert_eq!((charge.terms.rules.not_applied.len(), charge.terms.rules.overrides.len()), (1, 1));
-    assert_eq!(hook.terms.policy.ttl, Duration::from_hours(48));
-    assert_eq!((hook.terms.policy.class, hook.terms.policy.attempts_max), (Class::Downstream, Some(3)));
-    assert_eq!(hook.terms.store_down, StoreDown::PassUnprotected);
-    assert!(matches!(&hook.terms.key_source, KeySource::Composite(parts) if parts.len() == 2));
+    assert_eq!(
+        (charge.route_settings.rules.not_applied.len(), charge.route_settings.rules.overrides.len()),
+        (1, 1)
+    );
+    assert_eq!(hook.route_settings.policy.ttl, Duration::from_hours(48));
+    assert_eq!(
+        (hook.route_settings.policy.class, hook.route_settings.policy.attempts_max),
+        (Class::Downstream, Some(3))
+    );
+    assert_eq!(hook.route_settings.store_down, StoreDown::PassUnprotected);
+    assert!(matches!(&hook.route_settings.key_source, KeySource::Composite(parts) if parts.len() == 2));
     assert_eq!(hook.template, "/hook");
 }
 
@@ -414,8 +420,9 @@ fn flags_override_defaults_but_not_operations() {
     let text = "[defaults]\nttl = \"2d\"\n[[operation]]\npath = \"/a\"\n[[operation]]\npath = \"/b\"\nttl = \"7d\"\n";
     let over = Overrides::default().with("ttl", "1h");
     let config = read(text, &over, &nothing).expect("no mistake");
-    let kept: Vec<_> = config.operations.iter().map(|operation| operation.terms.policy.ttl).collect();
-    assert_eq!(config.terms.policy.ttl, Duration::from_hours(1));
+    let kept: Vec<_> =
+        config.operations.iter().map(|operation| operation.route_settings.policy.ttl).collect();
+    assert_eq!(config.route_settings.policy.ttl, Duration::from_hours(1));
     assert_eq!(kept, [Duration::from_hours(1), Duration::from_hours(168)]);
     // A flag that does not fit is reported as a flag, without a line of the file.
     let found = read(text, &Overrides::default().with("ttl", "1s"), &nothing).expect_err("within the lease");

@@ -4,7 +4,7 @@ use super::{Finding, Options, Report};
 use crate::stores::Url;
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket, Unchanged};
+use semel::core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp, Unchanged};
 use semel::core::policy::{AfterExpiry, Class, Policy};
 use semel::core::record::{Record, Token};
 use semel::core::store::{Change, Count, Error, Filter, Setting, Store, Written};
@@ -193,9 +193,9 @@ fn claim(id: CommandId, now: Time) -> Result<Record, String> {
         payload: &fingerprint,
         generation: 0,
     };
-    let ticket = Ticket { token: Token::from_random(SystemRandom.bits()), begin: Begin::Claimed };
+    let new_attempt = NewAttempt { token: Token::from_random(SystemRandom.bits()), begin: Begin::Claimed };
     let stamp = Stamp::new(now, OPERATION, "measured");
-    match machine::decide(Found::Nothing, &command, ticket, stamp) {
+    match machine::decide(Found::Nothing, &command, new_attempt, stamp) {
         Decision::Run(write) => Ok(write.next),
         _ => Err("the clock does not allow a claim".to_owned()),
     }

@@ -126,7 +126,7 @@ pub(crate) mod tests {
     use semel::core::classify::Ending;
     use semel::core::fingerprint::Fingerprint;
     use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
-    use semel::core::machine::{Begin, Command, Decision, Found, Stamp, Ticket};
+    use semel::core::machine::{Begin, Command, Decision, Found, NewAttempt, Stamp};
     use semel::core::policy::{Class, Policy};
     use semel::core::record::Token;
     use semel::core::store::{Change, Clock, Written};
@@ -163,8 +163,8 @@ pub(crate) mod tests {
             };
             let stamp = Stamp::new(NOW - HOURS, "node", "");
             let token = Token::from_random(u128::from(number));
-            let ticket = Ticket { token, begin: Begin::Processing };
-            let Decision::Run(claim) = machine::decide(Found::Nothing, &command, ticket, stamp) else {
+            let new_attempt = NewAttempt { token, begin: Begin::Processing };
+            let Decision::Run(claim) = machine::decide(Found::Nothing, &command, new_attempt, stamp) else {
                 panic!("a claim")
             };
             let record = if *ended {

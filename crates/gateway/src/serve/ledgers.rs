@@ -21,11 +21,12 @@ enum OperationKey {
 
 impl OperationKey {
     fn of(operation: &Operation) -> Self {
-        let Operation { template, terms, .. } = operation;
-        if let Some(name) = &terms.name {
+        let Operation { template, route_settings, .. } = operation;
+        if let Some(name) = &route_settings.name {
             return Self::Name(name.clone());
         }
-        let mut methods: Vec<_> = terms.methods.iter().map(|method| method.as_str().to_owned()).collect();
+        let mut methods: Vec<_> =
+            route_settings.methods.iter().map(|method| method.as_str().to_owned()).collect();
         methods.sort_unstable();
         methods.dedup();
         Self::Route { template: template.clone(), methods }

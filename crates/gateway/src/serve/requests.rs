@@ -21,7 +21,7 @@ use tower_service::Service;
 /// The outcome of requests that are refused without a code.
 const REFUSED: &str = "refused";
 
-/// The name for requests without terms.
+/// The name for requests without settings.
 const OTHER: &str = "other";
 
 tokio::task_local! {

@@ -123,7 +123,7 @@ async fn step(store: Bounded<'_>, next: &[u8]) -> Result<Step, Error> {
 mod tests {
     use super::*;
     use semel::memory;
-    use semel::secrets::{Configured, Terms};
+    use semel::secrets::{Configured, RefreshSettings};
 
     fn bounded(store: &dyn Store) -> Bounded<'_> {
         Bounded::new(store, &SystemClock, Duration::from_secs(10))
@@ -134,14 +134,14 @@ mod tests {
         let (old, next) = ([1; 32], [2; 32]);
         let store: Arc<dyn Store> = Arc::new(memory::Store::new());
         let configured = Configured { secret: Some(&old), rotate_to: Some(&next) };
-        let terms = Terms::default();
+        let refresh = RefreshSettings::default();
         let opened = semel::secrets::open(
             Arc::clone(&store),
             configured,
             Arc::new(SystemClock),
             &SystemRandom,
             "a",
-            terms,
+            refresh,
         );
         let node = opened.await.expect("a node");
         assert!(matches!(step(bounded(&*store), &next).await, Ok(Step::Begun(Phase::Announced))));
@@ -164,7 +164,7 @@ mod tests {
         // A node that has only the old secret is refused.
         let outdated = Configured { secret: Some(&old), rotate_to: None };
         let opened =
-            semel::secrets::open(store, outdated, Arc::new(SystemClock), &SystemRandom, "b", terms).await;
+            semel::secrets::open(store, outdated, Arc::new(SystemClock), &SystemRandom, "b", refresh).await;
         assert!(matches!(opened, Err(Error::Unknown { .. })));
     }
 

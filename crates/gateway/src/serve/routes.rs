@@ -1,4 +1,4 @@
-//! Joins a plan's terms with what runs: the questions to the service, the rules for callers, and the used-up rates.
+//! Joins a plan's settings with what runs: the questions to the service, the rules for callers, and the used-up rates.
 
 use super::ledgers::Ledgers;
 use crate::callbacks::{ServiceCallbacks, ServiceClients};
@@ -15,22 +15,25 @@ pub(super) fn routes(
     caller_rules: &CallerRules,
     ledgers: &Ledgers,
 ) -> Result<Routes, String> {
-    let complete_terms = |callbacks: &ServiceCallbacks, terms: &RouteSettings, identity: &Identity| {
-        let clients =
-            ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
-        callbacks.put_to(terms.clone(), &clients).map_err(|error| error.to_string())
-    };
+    let complete_settings =
+        |callbacks: &ServiceCallbacks, route_settings: &RouteSettings, identity: &Identity| {
+            let clients =
+                ServiceClients { credentials: identity.credentials().cloned().collect(), ..clients.clone() };
+            callbacks.put_to(route_settings.clone(), &clients).map_err(|error| error.to_string())
+        };
     let text_of = |error: RouteSettingsError| error.to_string();
-    let routes =
-        Routes::new(complete_terms(&plan.callbacks, &plan.terms, &plan.identity)?).map_err(text_of)?;
+    let routes = Routes::new(complete_settings(&plan.callbacks, &plan.route_settings, &plan.identity)?)
+        .map_err(text_of)?;
     plan.operations.iter().try_fold(routes, |routes, operation| {
-        let Operation { template, terms, callbacks, identity, .. } = operation;
-        let mut terms = complete_terms(callbacks, terms, identity.as_ref().unwrap_or(&plan.identity))?;
+        let Operation { template, route_settings, callbacks, identity, .. } = operation;
+        let mut route_settings =
+            complete_settings(callbacks, route_settings, identity.as_ref().unwrap_or(&plan.identity))?;
         if let Some(identity) = identity {
             let callers = caller_rules.callers_of(identity);
-            terms.callers = Some(callers.ok_or("the rule for an operation's callers was not started")?);
+            route_settings.callers =
+                Some(callers.ok_or("the rule for an operation's callers was not started")?);
         }
-        terms.rates = ledgers.of(operation);
-        routes.with(template, terms).map_err(text_of)
+        route_settings.rates = ledgers.of(operation);
+        routes.with(template, route_settings).map_err(text_of)
     })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A builder for an engine on `store`, as `plan` says. Opens the archive, if there is one.
 pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, String> {
-    let StorageSettings { settings, skew_is_chosen, archive, hashing, secret_terms } = &plan.storage;
+    let StorageSettings { settings, skew_is_chosen, archive, hashing, secret_refresh } = &plan.storage;
     if store.capabilities().clocks_can_differ() && !skew_is_chosen {
         return Err(format!(
             "{}: machines that share this store do not share a clock; set [clock] skew to the most that their clocks can differ \
@@ -19,7 +19,7 @@ pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, St
     let mut builder = Engine::builder(Arc::clone(store))
         .settings(settings.clone())
         .quotas(plan.quotas.clone())
-        .secret_terms(*secret_terms);
+        .secret_refresh(*secret_refresh);
     if let Some(ring) = &plan.sealing {
         builder = builder.sealing(ring.clone());
     }

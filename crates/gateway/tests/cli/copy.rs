@@ -5,7 +5,7 @@ use crate::upstream::Upstream;
 use crate::world::{Gateway, Scratch, World, command, key, post, semel, until};
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel::core::machine::{self, Begin, Command, Decision, Found, Stamp, Ticket};
+use semel::core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp};
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{Record, Token};
 use semel::core::store::{Change, Store as _, Written};
@@ -37,9 +37,10 @@ fn record(number: u64) -> (CommandId, Record) {
         payload: &PAYLOAD,
         generation: 0,
     };
-    let ticket = Ticket { token: Token::from_random(u128::from(number) + 1), begin: Begin::Processing };
+    let new_attempt =
+        NewAttempt { token: Token::from_random(u128::from(number) + 1), begin: Begin::Processing };
     let stamp = Stamp::new(Time::from_millis(1_790_000_000_000), "a node", "");
-    match machine::decide(Found::Nothing, &command, ticket, stamp) {
+    match machine::decide(Found::Nothing, &command, new_attempt, stamp) {
         Decision::Run(write) => (id, write.next),
         other => panic!("a command never seen is run: {other:?}"),
     }

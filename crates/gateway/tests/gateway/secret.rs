@@ -1,7 +1,7 @@
 //! A configured hashing secret.
 
 use crate::world::{Gateway, KEY, Scratch, Starting, does_not_start, until};
-use semel::secrets::Terms;
+use semel::secrets::RefreshSettings;
 use semel_gateway::config::{self, Overrides};
 use semel_gateway::serve;
 use semel_telemetry::logging;
@@ -183,9 +183,9 @@ const CONFIG: &str = "SEMEL_TEST_CONFIG";
 
 /// How nodes refresh the secret, in seconds instead of minutes. Long enough that no view expires on a busy machine, and
 /// that a node keeps its first view for as long as the test needs it.
-fn short_terms() -> Terms {
+fn short_terms() -> RefreshSettings {
     let seconds = Duration::from_secs;
-    Terms { refresh_every: seconds(3), good_for: seconds(6), in_flight: seconds(2) }
+    RefreshSettings { refresh_every: seconds(3), good_for: seconds(6), in_flight: seconds(2) }
 }
 
 /// Not a test: `semel serve` in its own process. The terms cannot be configured, so the program itself cannot be
@@ -198,7 +198,7 @@ fn serve_with_short_terms() {
     let config = config::read(&text, &Overrides::default(), &config::environment).expect("no mistake");
     logging::begin(config.log, config.log_level, None);
     let mut plan = config.plan().expect("an upstream");
-    plan.storage.secret_terms = short_terms();
+    plan.storage.secret_refresh = short_terms();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
     assert_eq!(runtime.block_on(serve::run(plan, None)), Ok(ExitCode::SUCCESS));
 }

@@ -6,7 +6,7 @@ use crate::names;
 use http::{HeaderMap, response};
 
 #[doc(inline)]
-pub use semel::core::classify::Steer as OutcomeHint;
+pub use semel::core::classify::OutcomeHint;
 
 /// The handler's report about its effect, if there is one: from its handle (`reported`), as an [`OutcomeHint`] in the
 /// response's extensions, or in the header `Idempotency-Outcome`. Unknown values are ignored; contradicting values

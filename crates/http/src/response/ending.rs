@@ -206,7 +206,7 @@ impl Statement {
         if self.is_endless && !is_success && self.outcome_hint.is_none() {
             return Ending::InDoubt;
         }
-        let answer = Answer { status, retry_after: self.retry_after, steer: self.outcome_hint };
+        let answer = Answer { status, retry_after: self.retry_after, outcome_hint: self.outcome_hint };
         Ending::of(class, &answer, &settings.rules, outcome(status))
     }
 }

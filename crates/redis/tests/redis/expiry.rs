@@ -1,7 +1,7 @@
 //! No record has an expiry of the server's own: a server whose clock is wrong would remove an outcome early.
 
 use crate::world::{Keys, servers_of};
-use semel_core::machine::{self, Begin, Decision, Found, Ticket, Unchanged};
+use semel_core::machine::{self, Begin, Decision, Found, NewAttempt, Unchanged};
 use semel_core::record::{Record, Token};
 use semel_core::store::{Backend as _, Change, Count, Hazard, Severity, Store as _};
 use semel_redis::{Backend, Store};
@@ -88,8 +88,9 @@ async fn no_write_sets_an_expiry(url: Option<String>) {
         put(&store, number, None, &claim).await;
         let given_up = abandoned(&claim);
         put(&store, number, Some(&claim), &given_up).await;
-        let ticket = Ticket { token: Token::from_random(77), begin: Begin::Processing };
-        let decided = machine::decide(Found::Record(&given_up), &command(number), ticket, stamp(NOW + 2));
+        let new_attempt = NewAttempt { token: Token::from_random(77), begin: Begin::Processing };
+        let decided =
+            machine::decide(Found::Record(&given_up), &command(number), new_attempt, stamp(NOW + 2));
         let Decision::Run(again) = decided else { panic!("the next attempt") };
         assert_eq!(times_to_live(&url, &keys.prefix).iter().max(), Some(&-1), "given up");
         put(&store, number, Some(&given_up), &again.next).await;

@@ -2,7 +2,7 @@
 
 use crate::world::Keys;
 use semel_core::id::OperationId;
-use semel_core::machine::{self, Begin, Decision, Found, Ticket, Unchanged};
+use semel_core::machine::{self, Begin, Decision, Found, NewAttempt, Unchanged};
 use semel_core::record::{Record, StateName, Token};
 use semel_core::store::{Backend as _, Change, Inspection, Store as _};
 use semel_redis::Backend;
@@ -46,8 +46,9 @@ fn next(record: &Record, number: u32) -> Record {
     if record.state_name() == StateName::Processing {
         return machine::abandon(record, record.token(), stamp).expect("its owner may").next;
     }
-    let ticket = Ticket { token: Token::from_random(1_000 + u128::from(number)), begin: Begin::Processing };
-    let decided = machine::decide(Found::Record(record), &command(1), ticket, stamp);
+    let new_attempt =
+        NewAttempt { token: Token::from_random(1_000 + u128::from(number)), begin: Begin::Processing };
+    let decided = machine::decide(Found::Record(record), &command(1), new_attempt, stamp);
     let Decision::Run(again) = decided else { panic!("the next attempt: {decided:?}") };
     again.next
 }

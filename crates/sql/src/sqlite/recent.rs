@@ -17,12 +17,12 @@ const ENTRY_BYTES_MAX: usize = 2048;
 
 /// A row as this store wrote it.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct RememberedRow {
     pub(super) number: i64,
     pub(super) row: Row,
 }
 
-impl Known {
+impl RememberedRow {
     /// Whether the written bytes meet the condition `expect`.
     fn meets(&self, expect: &Unchanged) -> bool {
         self.row.unchanged.as_ref() == Some(expect)
@@ -31,11 +31,11 @@ impl Known {
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    known: HashMap<CommandId, Known>,
+    known: HashMap<CommandId, RememberedRow>,
     /// In the order of arrival. Taken ones are skipped.
     order: VecDeque<CommandId>,
     /// Written in a transaction that is still open.
-    pending: Vec<(CommandId, Known)>,
+    pending: Vec<(CommandId, RememberedRow)>,
 }
 
 impl Recent {
@@ -47,7 +47,7 @@ impl Recent {
     /// Notes a write that will probably be swapped. It counts after the commit.
     pub(super) fn note(&mut self, id: CommandId, number: i64, row: &Row) {
         if row.is_unfinished() && row.entry.len() <= ENTRY_BYTES_MAX {
-            self.pending.push((id, Known { number, row: row.clone() }));
+            self.pending.push((id, RememberedRow { number, row: row.clone() }));
         }
     }
 
@@ -67,7 +67,7 @@ impl Recent {
 
     /// Takes what this store wrote under that ID, if it meets `expect`. It is removed, because the caller
     /// changes the row.
-    pub(super) fn take(&mut self, id: &CommandId, expect: &Unchanged) -> Option<Known> {
+    pub(super) fn take(&mut self, id: &CommandId, expect: &Unchanged) -> Option<RememberedRow> {
         self.known.remove(id).filter(|known| known.meets(expect))
     }
 }

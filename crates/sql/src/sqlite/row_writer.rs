@@ -4,7 +4,7 @@
 //! are decided by the entry's own bytes; an unreadable entry meets none.
 
 use super::fault::Fault;
-use super::recent::{Known, Recent};
+use super::recent::{Recent, RememberedRow};
 use super::row::{self, Row};
 use super::side;
 use super::write::{EntryLocation, FoundEntry, Work, WriteAnswer};
@@ -233,7 +233,7 @@ impl<'c> RowWriter<'c> {
     fn replace_known(
         &mut self,
         location: EntryLocation,
-        known: &Known,
+        known: &RememberedRow,
         next: &Row,
     ) -> rusqlite::Result<bool> {
         if !next.same_command_as(&known.row) {

@@ -6,7 +6,7 @@ use crate::scene::{
     DIFFERENT, START, TestCommand, assert_stored, bring, command, first, insert, is_done, read, refused,
     stamp, token,
 };
-use semel_core::machine::{self, Begin, Decision, Reply, Ticket};
+use semel_core::machine::{self, Begin, Decision, NewAttempt, Reply};
 use semel_core::record::StateName;
 use semel_core::store::{Change, Written};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub async fn a_refusal_shows_the_payload_that_is_in_flight(subject: Subject) {
     let late = first(&other, token(2), START);
     let written = store.write(other.id, Change::Insert(&late)).await.expect("an answer");
     let Written::Refused(shown) = written else { panic!("two payloads were claimed under one key") };
-    let ticket = Ticket { token: token(2), begin: Begin::Processing };
-    let decision = machine::decide(shown.found(), &other.command(), ticket, stamp(shown.now));
+    let new_attempt = NewAttempt { token: token(2), begin: Begin::Processing };
+    let decision = machine::decide(shown.found(), &other.command(), new_attempt, stamp(shown.now));
     assert_eq!(decision, Decision::Answer(Reply::Mismatch));
 }

@@ -5,7 +5,7 @@ use crate::scene::{
     DRIFT, HOUR, START, assert_stored, attempt, command, command_under, finish, first, insert, paid, policy,
     read, refused, stamp, swap, token,
 };
-use semel_core::machine::{self, Begin, Decision, Reply, Ticket, Unchanged};
+use semel_core::machine::{self, Begin, Decision, NewAttempt, Reply, Unchanged};
 use semel_core::policy::PolicySettings;
 use semel_core::store::{Change, ClockSource, Count, Filter, Store};
 use semel_core::time::Time;
@@ -68,12 +68,12 @@ pub async fn a_lease_is_judged_by_the_stores_time(subject: Subject) {
     let record = first(&command, token(1), START);
     subject.turn(START).await;
     insert(store, &command, &record).await;
-    let ticket = Ticket { token: token(2), begin: Begin::Processing };
+    let new_attempt = NewAttempt { token: token(2), begin: Begin::Processing };
     let moments = [(START, false, 0), (START + 2 * HOUR, true, 1), (START - 100 * HOUR, true, 0)];
     for (now, is_dead, due_count) in moments {
         subject.turn(now).await;
         let reading = read(store, &command).await;
-        let decision = machine::decide(reading.found(), &command.command(), ticket, stamp(reading.now));
+        let decision = machine::decide(reading.found(), &command.command(), new_attempt, stamp(reading.now));
         let in_progress = matches!(decision, Decision::Answer(Reply::InProgress));
         assert_eq!(in_progress, !is_dead, "at {:?}", reading.now);
         let due = store.due(None, 5).await.expect("an answer");

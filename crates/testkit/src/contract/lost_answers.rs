@@ -28,10 +28,10 @@ pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
     let claim = attempt(Found::Nothing, &command, token(1), START);
     ambiguous(store.write(command.id, Change::Insert(&claim.next)).await);
     let reread = read(&store, &command).await;
-    assert_eq!(machine::claim_landed(&claim, reread.found()), Some(&claim.next));
+    assert_eq!(machine::applied_claim(&claim, reread.found()), Some(&claim.next));
     // A duplicate's claim is not mistaken for it.
     let duplicate = attempt(Found::Nothing, &command, token(2), START);
-    assert_eq!(machine::claim_landed(&duplicate, reread.found()), None);
+    assert_eq!(machine::applied_claim(&duplicate, reread.found()), None);
 }
 
 /// A swap whose answer was lost is recognised by its content, until it is overwritten.
@@ -43,13 +43,13 @@ pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
     insert(&store, &command, &running).await;
     let renewal = renew(&running, START + HOUR);
     ambiguous(store.write(command.id, Change::from(&renewal)).await);
-    assert!(machine::landed(&renewal, read(&store, &command).await.found()));
+    assert!(machine::was_applied(&renewal, read(&store, &command).await.found()));
     // Sent again, it is refused and shown its own result.
     let again = store.write(command.id, Change::from(&renewal)).await.expect("an answer");
     let Written::Refused(shown) = again else { panic!("a write was applied twice") };
-    assert!(machine::landed(&renewal, shown.found()));
+    assert!(machine::was_applied(&renewal, shown.found()));
     swap(&store, &command, &renew(&renewal.next, START)).await;
-    assert!(!machine::landed(&renewal, read(&store, &command).await.found()));
+    assert!(!machine::was_applied(&renewal, read(&store, &command).await.found()));
 }
 
 /// A removal whose answer was lost has happened: there is no entry.
@@ -70,7 +70,7 @@ pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subj
     let late = attempt(Found::Nothing, &command, token(1), START);
     ambiguous(store.write(command.id, Change::Insert(&late.next)).await);
     let reread = read(&store, &command).await;
-    assert_eq!(machine::claim_landed(&late, reread.found()), None, "it has not arrived");
+    assert_eq!(machine::applied_claim(&late, reread.found()), None, "it has not arrived");
     let fresh = attempt(reread.found(), &command, token(2), START);
     insert(&store, &command, &fresh.next).await;
     assert_late_copy_ignored(&store, &fresh).await;

@@ -82,7 +82,7 @@ impl Requests {
                     continue;
                 }
             };
-            if let Some(own) = loose.iter().find_map(|claim| machine::claim_landed(claim, reading.found())) {
+            if let Some(own) = loose.iter().find_map(|claim| machine::applied_claim(claim, reading.found())) {
                 report.recognised += 1;
                 return Ok(Some(own.clone()));
             }
@@ -131,7 +131,7 @@ impl Requests {
                     continue;
                 }
             };
-            if machine::landed(&write, reading.found()) {
+            if machine::was_applied(&write, reading.found()) {
                 report.recognised += 1;
                 self.note_finish(key, own, report);
                 return Ok(());

@@ -66,9 +66,10 @@ impl Written {
     ) -> Result<ExecuteResponse, Error> {
         let (command, writes) = (&self.command, &self.writes);
         let location = (command.ids(), writes.id);
-        let settling =
-            D::settle(target, seen, &command.timeouts(), location, |found| command.landing(writes, found))
-                .await;
+        let settling = D::settle(target, seen, &command.timeouts(), location, |found| {
+            command.write_result(writes, found)
+        })
+        .await;
         match settling {
             CommitStatus::Committed => Ok(self.committed()),
             CommitStatus::RolledBack => {

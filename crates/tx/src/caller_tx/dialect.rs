@@ -3,7 +3,7 @@
 use crate::error::Error;
 use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Landing, Write};
+use semel_core::machine::{Found, Write, WriteResult};
 use semel_core::store;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -76,14 +76,14 @@ pub trait Dialect: sqlx::Database {
     /// Whether this error of a commit proves that nothing was committed.
     fn is_rolled_back(error: &sqlx::Error) -> bool;
 
-    /// Settles a commit without an answer. `landing` judges its record: `location` is the
+    /// Settles a commit without an answer. `write_result` judges its record: `location` is the
     /// command's IDs, and the one that the record is stored under.
     fn settle(
         target: &Self::Target,
         seen: &Self::Seen,
         timeouts: &DatabaseTimeouts,
         location: (Ids, CommandId),
-        landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
+        write_result: impl Fn(Found<'_>) -> WriteResult + Send + Sync,
     ) -> impl Future<Output = CommitStatus> + Send;
 
     /// Called before sqlx rolls back, so that it succeeds even if the database has ended the transaction

@@ -68,8 +68,8 @@ impl<D: Dialect> Finish<'_, D> {
             Committed::Unknown(source) => source,
         };
         let id = finishing.id();
-        let landing = |found: semel_core::machine::Found<'_>| finishing.landing(found);
-        match Box::pin(D::settle(&target, &seen, &timeouts, ((id, None), id), landing)).await {
+        let write_result = |found: semel_core::machine::Found<'_>| finishing.write_result(found);
+        match Box::pin(D::settle(&target, &seen, &timeouts, ((id, None), id), write_result)).await {
             CommitStatus::Committed => {
                 finishing.committed();
                 Ok(())

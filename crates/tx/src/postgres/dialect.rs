@@ -8,7 +8,7 @@ use crate::caller_tx::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 use crate::error::Error;
 use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Landing, Write};
+use semel_core::machine::{Found, Write, WriteResult};
 use semel_core::store;
 use semel_sql::postgres::transaction::ServerError;
 use sqlx::{Connection as _, PgConnection, Postgres};
@@ -90,9 +90,9 @@ impl Dialect for Postgres {
         seen: &Seen,
         timeouts: &DatabaseTimeouts,
         (ids, id): (Ids, CommandId),
-        landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
+        write_result: impl Fn(Found<'_>) -> WriteResult + Send + Sync,
     ) -> CommitStatus {
-        Doubt { timeouts, database, seen, ids, id }.settle(landing).await
+        Doubt { timeouts, database, seen, ids, id }.settle(write_result).await
     }
 
     fn before_rollback(_: &mut PgConnection) {

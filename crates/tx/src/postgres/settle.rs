@@ -11,7 +11,7 @@ use crate::caller_tx::CommitStatus;
 use crate::error::Error;
 use semel::local::DatabaseTimeouts;
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Landing};
+use semel_core::machine::{Found, WriteResult};
 use semel_core::store::Reading;
 use semel_sql::postgres::transaction::TransactionStatements;
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -31,12 +31,15 @@ pub(super) struct Doubt<'a> {
 }
 
 impl Doubt<'_> {
-    /// Settles it, within the time limit for an answer of the database. `landing` judges the transaction's
+    /// Settles it, within the time limit for an answer of the database. `write_result` judges the transaction's
     /// record.
-    pub(super) async fn settle(&self, landing: impl Fn(Found<'_>) -> Landing + Sync) -> CommitStatus {
+    pub(super) async fn settle(
+        &self,
+        write_result: impl Fn(Found<'_>) -> WriteResult + Sync,
+    ) -> CommitStatus {
         let asking = async {
             loop {
-                match self.ask(&landing).await {
+                match self.ask(&write_result).await {
                     Ok(None) | Err(_) => tokio::time::sleep(PAUSE).await,
                     Ok(Some(known)) => return known,
                 }
@@ -48,7 +51,7 @@ impl Doubt<'_> {
     /// `None`: its own transaction still has the lock, or the server's standby may not have it.
     async fn ask(
         &self,
-        landing: &(impl Fn(Found<'_>) -> Landing + Sync),
+        write_result: &(impl Fn(Found<'_>) -> WriteResult + Sync),
     ) -> Result<Option<CommitStatus>, Error> {
         let checked = self.database.checked()?;
         let mut connection = BorrowedConnection::from(&self.database.pool).await?;
@@ -67,17 +70,17 @@ impl Doubt<'_> {
             // It may have another history.
             return Ok(Some(CommitStatus::Unknown));
         }
-        let has_landed = |found: Found<'_>| landing(found) == Landing::Landed;
+        let was_applied = |found: Found<'_>| write_result(found) == WriteResult::Applied;
         let reading = if self.id == self.ids.0 { Some(&look.arbiter) } else { look.moved_to.as_ref() };
-        Ok(match landing(reading.map_or(Found::Nothing, Reading::found)) {
+        Ok(match write_result(reading.map_or(Found::Nothing, Reading::found)) {
             // It is visible, but the server's standby may not have it.
-            Landing::Landed if self.timeouts.has_confirmed(self.id, has_landed).await => {
+            WriteResult::Applied if self.timeouts.has_confirmed(self.id, was_applied).await => {
                 Some(CommitStatus::Committed)
             }
-            Landing::Missing if look.has_lock => Some(CommitStatus::RolledBack),
-            Landing::Landed | Landing::Missing => None,
+            WriteResult::NotApplied if look.has_lock => Some(CommitStatus::RolledBack),
+            WriteResult::Applied | WriteResult::NotApplied => None,
             // For example erased since, or unreadable.
-            Landing::Unclear => Some(CommitStatus::Unknown),
+            WriteResult::Unclear => Some(CommitStatus::Unknown),
         })
     }
 }

@@ -161,7 +161,7 @@ impl InWork {
         let Self { command, attempt, ended } = self;
         let operation_id = attempt.local().operation_id;
         if let Ok(writes) = ended
-            && command.has_landed(&writes).await
+            && command.was_applied(&writes).await
         {
             return Ok(command.committed(attempt, *writes));
         }

@@ -76,7 +76,7 @@ where
         Ok(WorkOutcome::Committed(_)) => finishing.committed(),
         Ok(outcome) => return Err(not_committed(&outcome, failed, operation_id)),
         Err(error) if error.is_ambiguous() => {
-            if !finishing.has_landed().await {
+            if !finishing.was_applied().await {
                 return in_doubt(Box::new(error));
             }
             finishing.committed();

@@ -60,13 +60,13 @@ pub(crate) struct App {
 
 /// The result of the handler's transaction, by the path.
 pub(crate) fn app(node: &impl Node, wait: Option<Duration>) -> App {
-    let terms = RouteSettings {
+    let settings = RouteSettings {
         key: KeyRule::Required,
         policy: Policy::new(Class::Local),
         wait,
         ..RouteSettings::default()
     };
-    let layer = Layer::new(node.engine(), terms).expect("fit for use");
+    let layer = Layer::new(node.engine(), settings).expect("fit for use");
     let (calls, held) = (Arc::new(AtomicUsize::new(0)), Arc::new((Notify::new(), Notify::new())));
     let (counted, orders) = (Arc::clone(&calls), node.clone());
     let order = move |Extension(command): Extension<Joinable>| async move {

@@ -10,7 +10,12 @@ fn labelled() -> Record {
 }
 
 fn later(record: &Record, millis: u64) -> Decision<'_> {
-    decide(Found::Record(record), &command(Class::External), ticket(THIRD, Begin::Processing), at(millis))
+    decide(
+        Found::Record(record),
+        &command(Class::External),
+        new_attempt(THIRD, Begin::Processing),
+        at(millis),
+    )
 }
 
 #[test]
@@ -54,7 +59,7 @@ fn an_erased_response_leaves_state_expiry_and_payload() {
     let Decision::Answer(Reply::Replay(outcome)) = later(&erased, 4000) else { panic!("a replay") };
     assert_eq!((outcome.status, &outcome.body), (paid().status, &Body::NotRetained));
     let other = command_under(policy(Class::External), &DIFFERENT);
-    let mismatch = decide(Found::Record(&erased), &other, ticket(THIRD, Begin::Processing), at(4000));
+    let mismatch = decide(Found::Record(&erased), &other, new_attempt(THIRD, Begin::Processing), at(4000));
     assert_eq!(mismatch, Decision::Answer(Reply::Mismatch));
 }
 

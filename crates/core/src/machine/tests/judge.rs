@@ -4,18 +4,18 @@ use crate::policy::AfterExpiry;
 use crate::record::{Doubt, State, StateName};
 
 fn answer<'a>(record: &'a Record, command: &Command<'_>, now: u64) -> Reply<'a> {
-    match decide(Found::Record(record), command, ticket(OTHER, Begin::Processing), at(now)) {
+    match decide(Found::Record(record), command, new_attempt(OTHER, Begin::Processing), at(now)) {
         Decision::Answer(reply) => reply,
         other => panic!("expected an answer, got {other:?}"),
     }
 }
 
 fn next_attempt(record: &Record, command: &Command<'_>, now: u64) -> Write {
-    run(decide(Found::Record(record), command, ticket(OTHER, Begin::Processing), at(now)))
+    run(decide(Found::Record(record), command, new_attempt(OTHER, Begin::Processing), at(now)))
 }
 
 fn marks(record: &Record, command: &Command<'_>, now: u64) -> Write {
-    match decide(Found::Record(record), command, ticket(OTHER, Begin::Processing), at(now)) {
+    match decide(Found::Record(record), command, new_attempt(OTHER, Begin::Processing), at(now)) {
         Decision::MarkUnknown(write) => *write,
         other => panic!("expected UNKNOWN, got {other:?}"),
     }
@@ -28,7 +28,7 @@ fn different(class: Class) -> Command<'static> {
 #[test]
 fn a_key_never_seen_runs_as_the_first_attempt() {
     let command = command(Class::External);
-    let write = run(decide(Found::Nothing, &command, ticket(OWNER, Begin::Processing), at(1000)));
+    let write = run(decide(Found::Nothing, &command, new_attempt(OWNER, Begin::Processing), at(1000)));
     assert_eq!(write.expect, Expect::Absent);
     let record = write.next;
     assert_eq!((record.version, record.attempt, record.fence), (1, 1, 1000));
@@ -47,9 +47,9 @@ fn a_key_never_seen_runs_as_the_first_attempt() {
 fn a_marker_is_followed_and_an_unreadable_entry_left_alone() {
     for class in [Class::Local, Class::Downstream, Class::External] {
         let command = command(class);
-        let ticket = ticket(OWNER, Begin::Processing);
-        assert_eq!(decide(Found::Moved, &command, ticket, at(0)), Decision::Follow);
-        let unreadable = decide(Found::Unreadable, &command, ticket, at(0));
+        let new_attempt = new_attempt(OWNER, Begin::Processing);
+        assert_eq!(decide(Found::Moved, &command, new_attempt, at(0)), Decision::Follow);
+        let unreadable = decide(Found::Unreadable, &command, new_attempt, at(0));
         assert_eq!(unreadable, Decision::Answer(Reply::Unreadable), "{class}");
         assert_eq!(attend(Found::Unreadable, &command, Time::MAX), Reply::Unreadable, "{class}");
     }
@@ -153,7 +153,7 @@ fn attempts_without_effect_are_limited_by_the_policy() {
         "a result needs no attempt"
     );
     let third = release(&second, at(6000)).unwrap().next;
-    let third = run(decide(Found::Record(&third), &command, ticket(THIRD, Begin::Processing), at(7000)));
+    let third = run(decide(Found::Record(&third), &command, new_attempt(THIRD, Begin::Processing), at(7000)));
     assert_eq!(third.next.attempt, 3, "an operator may allow one more");
     let bare = next_attempt(&record, &command, 3000).next;
     let bare = abandon(&bare, OTHER, at(4000)).unwrap().next;
@@ -275,11 +275,11 @@ fn clock_skew_shortens_the_time_to_repeat() {
 #[test]
 fn a_claim_that_inherited_a_doubt_keeps_it() {
     let command = command(Class::Downstream);
-    let claim = ticket(OTHER, Begin::Claimed);
+    let claim = new_attempt(OTHER, Begin::Claimed);
     let dead = processing(Class::Downstream);
     let second = run(decide(Found::Record(&dead), &command, claim, at(1000 + LEASE))).next;
     assert!(second.earlier_doubt);
-    let again = ticket(THIRD, Begin::Processing);
+    let again = new_attempt(THIRD, Begin::Processing);
     let third = run(decide(Found::Record(&second), &command, again, at(1000 + 2 * LEASE))).next;
     assert!(third.earlier_doubt, "taken over once more, still in doubt");
     drop(marks(&second, &command, 1000 + 24 * 3_600_000));

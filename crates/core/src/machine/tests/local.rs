@@ -4,7 +4,7 @@ use super::*;
 use crate::store::Filter;
 
 fn claim(found: Found<'_>, token: Token, stamp: Stamp<'_>) -> Write {
-    run(decide(found, &command(Class::Local), ticket(token, Begin::Processing), stamp))
+    run(decide(found, &command(Class::Local), new_attempt(token, Begin::Processing), stamp))
 }
 
 fn committed(claim: &Write, stamp: Stamp<'_>) -> Record {
@@ -83,11 +83,15 @@ fn an_untrusted_clock_dates_no_local_outcome() {
 #[test]
 fn a_committed_local_outcome_is_replayed_and_binds_its_payload() {
     let record = committed(&claim(Found::Nothing, OWNER, at(1000)), at(2000));
-    let same =
-        decide(Found::Record(&record), &command(Class::Local), ticket(OTHER, Begin::Processing), at(3000));
+    let same = decide(
+        Found::Record(&record),
+        &command(Class::Local),
+        new_attempt(OTHER, Begin::Processing),
+        at(3000),
+    );
     assert_eq!(same, Decision::Answer(Reply::Replay(&paid())));
     let other = command_under(policy(Class::Local), &DIFFERENT);
-    let other = decide(Found::Record(&record), &other, ticket(OTHER, Begin::Processing), at(3000));
+    let other = decide(Found::Record(&record), &other, new_attempt(OTHER, Begin::Processing), at(3000));
     assert_eq!(other, Decision::Answer(Reply::Mismatch));
 }
 
@@ -127,9 +131,12 @@ fn an_uncertain_commit_is_proven_by_its_token() {
     let write = commit(Found::Nothing);
     let erased = erase(&write.next, Erasure::Response, at(3000 + LEASE)).unwrap().next;
     for found in [&write.next, &erased] {
-        assert_eq!(local_landing(&write, Found::Record(found), at(4000 + LEASE).now), Landing::Landed);
+        assert_eq!(
+            local_write_result(&write, Found::Record(found), at(4000 + LEASE).now),
+            WriteResult::Applied
+        );
     }
-    assert_eq!(local_landing(&write, Found::Unreadable, at(4000 + LEASE).now), Landing::Unclear);
+    assert_eq!(local_write_result(&write, Found::Unreadable, at(4000 + LEASE).now), WriteResult::Unclear);
 }
 
 #[test]
@@ -140,16 +147,16 @@ fn another_entry_disproves_a_commit_only_while_its_record_is_kept() {
         let gone_at = write.next.gone_at().unwrap();
         let within = Stamp { now: (gone_at - Duration::from_millis(1)).into(), ..at(0) }.now;
         for found in [Found::Nothing, Found::Moved, Found::Record(&others)] {
-            assert_eq!(local_landing(&write, found, within), Landing::Missing, "{found:?}");
-            assert_eq!(local_landing(&write, found, gone_at), Landing::Unclear, "{found:?}");
+            assert_eq!(local_write_result(&write, found, within), WriteResult::NotApplied, "{found:?}");
+            assert_eq!(local_write_result(&write, found, gone_at), WriteResult::Unclear, "{found:?}");
             let skewed = Now { skew: Duration::from_millis(1), ..within };
             assert_eq!(
-                local_landing(&write, found, skewed),
-                Landing::Unclear,
+                local_write_result(&write, found, skewed),
+                WriteResult::Unclear,
                 "by another node's clock: {found:?}"
             );
             let untrusted = Now { trust: crate::time::Trust::Untrusted, ..within };
-            assert_eq!(local_landing(&write, found, untrusted), Landing::Unclear, "{found:?}");
+            assert_eq!(local_write_result(&write, found, untrusted), WriteResult::Unclear, "{found:?}");
         }
     }
 }
@@ -159,5 +166,5 @@ fn the_record_that_a_commit_would_replace_disproves_it_at_any_time() {
     let old = not_applied(Class::Local);
     let write = commit(Found::Record(&old));
     let late = write.next.gone_at().unwrap() + Duration::from_secs(1);
-    assert_eq!(local_landing(&write, Found::Record(&old), late), Landing::Missing);
+    assert_eq!(local_write_result(&write, Found::Record(&old), late), WriteResult::NotApplied);
 }

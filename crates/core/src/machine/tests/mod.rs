@@ -57,13 +57,13 @@ fn at(millis: u64) -> Stamp<'static> {
     Stamp::new(Time::from_millis(millis), "worker-1", "")
 }
 
-fn ticket(token: Token, begin: Begin) -> Ticket {
-    Ticket { token, begin }
+fn new_attempt(token: Token, begin: Begin) -> NewAttempt {
+    NewAttempt { token, begin }
 }
 
 /// Claimed by [`OWNER`] at the moment 1000.
 fn claimed_under(policy: Policy, begin: Begin) -> Record {
-    let decision = decide(Found::Nothing, &command_under(policy, &SAME), ticket(OWNER, begin), at(1000));
+    let decision = decide(Found::Nothing, &command_under(policy, &SAME), new_attempt(OWNER, begin), at(1000));
     run(decision).next
 }
 

@@ -34,7 +34,7 @@ fn records() -> Vec<Record> {
     all.extend([claimed(Class::Downstream), in_doubt(Class::Downstream)].map(inherited));
     // Dated by a clock a year ahead.
     for begin in [Begin::Claimed, Begin::Processing] {
-        let claim = decide(Found::Nothing, &command(Class::External), ticket(OWNER, begin), at(YEAR));
+        let claim = decide(Found::Nothing, &command(Class::External), new_attempt(OWNER, begin), at(YEAR));
         all.push(run(claim).next);
     }
     all
@@ -78,7 +78,8 @@ fn a_denial_is_refused_until_the_moment_that_was_named() {
 
 #[test]
 fn a_denial_of_a_future_dated_record_waits_from_now() {
-    let claim = decide(Found::Nothing, &command(Class::External), ticket(OWNER, Begin::Processing), at(YEAR));
+    let claim =
+        decide(Found::Nothing, &command(Class::External), new_attempt(OWNER, Begin::Processing), at(YEAR));
     let ahead = lapse(&run(claim).next, at(YEAR + LEASE)).unwrap().next;
     let now = at(5000);
     let redated = redate(&ahead, now).unwrap().next;

@@ -195,16 +195,16 @@ fn a_local_attempt_is_never_in_doubt() {
 #[test]
 fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
     let decision =
-        decide(Found::Nothing, &command(Class::External), ticket(OWNER, Begin::Processing), at(1000));
+        decide(Found::Nothing, &command(Class::External), new_attempt(OWNER, Begin::Processing), at(1000));
     let claim = run(decision);
-    assert_eq!(claim_landed(&claim, Found::Record(&claim.next)), Some(&claim.next));
+    assert_eq!(applied_claim(&claim, Found::Record(&claim.next)), Some(&claim.next));
     let marked = lapse(&claim.next, at(1000 + LEASE)).unwrap().next;
-    assert_eq!(claim_landed(&claim, Found::Record(&marked)), Some(&marked), "its token is proof enough");
+    assert_eq!(applied_claim(&claim, Found::Record(&marked)), Some(&marked), "its token is proof enough");
     let mut other = claim.next.clone();
     other.token = OTHER;
-    assert_eq!(claim_landed(&claim, Found::Record(&other)), None);
+    assert_eq!(applied_claim(&claim, Found::Record(&other)), None);
     for found in [Found::Nothing, Found::Moved, Found::Unreadable] {
-        assert_eq!(claim_landed(&claim, found), None);
+        assert_eq!(applied_claim(&claim, found), None);
     }
 }
 
@@ -212,14 +212,14 @@ fn peer_bug_a_claim_whose_acknowledgement_was_lost_is_not_recognised() {
 fn an_unacknowledged_finish_is_recognised_by_its_whole_content() {
     let record = processing(Class::External);
     let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
-    assert!(landed(&write, Found::Record(&write.next)));
-    assert!(!landed(&write, Found::Record(&record)));
+    assert!(was_applied(&write, Found::Record(&write.next)));
+    assert!(!was_applied(&write, Found::Record(&record)));
     // An operator's verdict over the same attempt: same token, same version, another outcome.
     let dead = at(1000 + LEASE);
     let verdict = resolve(&record, Verdict::Applied(None), dead).unwrap().next;
     assert_eq!((verdict.token, verdict.version), (write.next.token, write.next.version));
-    assert!(!landed(&write, Found::Record(&verdict)));
-    assert!(!landed(&write, Found::Nothing));
+    assert!(!was_applied(&write, Found::Record(&verdict)));
+    assert!(!was_applied(&write, Found::Nothing));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_finish_is_missing_only_where_that_is_proven() {
     let write = finish(&record, OWNER, Ending::Succeeded(paid()), at(5000)).unwrap();
     let verdict = resolve(&record, Verdict::Applied(None), at(1000 + LEASE)).unwrap().next;
     for (found, proof) in [(&record, "as it was expected"), (&verdict, "a verdict took its version")] {
-        assert_eq!(landing(&write, Found::Record(found)), Landing::Missing, "{proof}");
+        assert_eq!(write_result(&write, Found::Record(found)), WriteResult::NotApplied, "{proof}");
     }
     // Erased, expired or removed since, or by another attempt: it may have been there.
     let erased = |record, erasure| erase(record, erasure, at(6000)).unwrap().next;
@@ -241,10 +241,10 @@ fn a_finish_is_missing_only_where_that_is_proven() {
         other,
     ];
     for record in &changed {
-        assert_eq!(landing(&write, Found::Record(record)), Landing::Unclear, "{record:?}");
+        assert_eq!(write_result(&write, Found::Record(record)), WriteResult::Unclear, "{record:?}");
     }
     for found in [Found::Nothing, Found::Moved, Found::Unreadable] {
-        assert_eq!(landing(&write, found), Landing::Unclear);
+        assert_eq!(write_result(&write, found), WriteResult::Unclear);
     }
 }
 
@@ -331,7 +331,7 @@ fn erase_all(record: &Record) -> Record {
 fn an_owner_never_gets_the_outcome_of_another_payload() {
     let own = processing(Class::External);
     let command = command_under(policy(Class::External), &DIFFERENT);
-    let claim = decide(Found::Nothing, &command, ticket(OTHER, Begin::Processing), at(9000));
+    let claim = decide(Found::Nothing, &command, new_attempt(OTHER, Begin::Processing), at(9000));
     let successor = finish(&run(claim).next, OTHER, Ending::Succeeded(paid()), at(9500)).unwrap().next;
     assert!(outlived(&own, Found::Record(&successor)) && outlived(&own, Found::Nothing));
     assert_eq!(overtaken(&own, Found::Record(&successor)), Reply::Unknown);

@@ -17,7 +17,7 @@ fn the_id_under_the_old_secret_arbitrates() {
 #[test]
 fn a_record_says_for_life_which_secret_made_its_id() {
     let command = command(Class::External).with_generation(3);
-    let later = run(decide(Found::Nothing, &command, ticket(OWNER, Begin::Processing), at(1000))).next;
+    let later = run(decide(Found::Nothing, &command, new_attempt(OWNER, Begin::Processing), at(1000))).next;
     assert_eq!(later.generation(), 3);
     assert_eq!(processing(Class::External).generation(), 0);
 
@@ -27,13 +27,14 @@ fn a_record_says_for_life_which_secret_made_its_id() {
     let again = decide(
         Found::Record(&refused),
         &self::command(Class::External),
-        ticket(OTHER, Begin::Processing),
+        new_attempt(OTHER, Begin::Processing),
         at(3000),
     );
     assert_eq!(run(again).next.generation(), 3);
     // A claim over an expired record takes the command's generation.
     let gone = refused.gone_at().unwrap().as_millis();
-    let reclaimed = decide(Found::Record(&refused), &command, ticket(OTHER, Begin::Processing), at(gone));
+    let reclaimed =
+        decide(Found::Record(&refused), &command, new_attempt(OTHER, Begin::Processing), at(gone));
     assert_eq!(run(reclaimed).next.generation(), 3);
 }
 

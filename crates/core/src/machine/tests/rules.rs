@@ -20,8 +20,8 @@ fn renewed(record: &Record) -> Record {
 
 /// The attempt of [`OTHER`] that follows `old`.
 fn followed(old: &Record) -> Record {
-    let ticket = ticket(OTHER, Begin::Claimed);
-    run(decide(Found::Record(old), &command(old.policy.class), ticket, at(1000 + LEASE))).next
+    let new_attempt = new_attempt(OTHER, Begin::Claimed);
+    run(decide(Found::Record(old), &command(old.policy.class), new_attempt, at(1000 + LEASE))).next
 }
 
 fn with_doubt(mut record: Record) -> Record {
@@ -69,8 +69,12 @@ fn a_new_token_without_a_new_attempt_is_not_stored() {
 #[test]
 fn a_reused_token_runs_nothing_and_raises_an_alarm() {
     let old = not_applied(Class::External);
-    let reused =
-        decide(Found::Record(&old), &command(Class::External), ticket(OWNER, Begin::Processing), at(3000));
+    let reused = decide(
+        Found::Record(&old),
+        &command(Class::External),
+        new_attempt(OWNER, Begin::Processing),
+        at(3000),
+    );
     assert_eq!(reused, Decision::Answer(Reply::Unreadable));
 }
 
@@ -220,7 +224,7 @@ fn no_legal_transition_breaks_a_rule() {
         for now in [1500, 1000 + LEASE, u64::MAX / 4] {
             let command = command_under(Policy::clone(&record.policy), &SAME);
             let decision =
-                decide(Found::Record(&record), &command, ticket(OTHER, Begin::Processing), at(now));
+                decide(Found::Record(&record), &command, new_attempt(OTHER, Begin::Processing), at(now));
             assert_ne!(decision, Decision::Answer(Reply::Unreadable), "{record:?}");
         }
     }

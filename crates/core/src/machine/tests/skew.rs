@@ -29,7 +29,7 @@ fn time(millis: u64) -> Time {
 
 fn ask(record: &Record, now: u64) -> Decision<'_> {
     let command = command_under(skewed(record.policy.class), &SAME);
-    decide(Found::Record(record), &command, ticket(OTHER, Begin::Processing), at(now))
+    decide(Found::Record(record), &command, new_attempt(OTHER, Begin::Processing), at(now))
 }
 
 fn absent(asked_at: u64) -> Verdict {

@@ -17,7 +17,7 @@ fn after_gap(millis: u64, steady_since: u64) -> Stamp<'static> {
 
 fn decided<'a>(record: &'a Record, payload: &'static Fingerprint, stamp: Stamp<'_>) -> Decision<'a> {
     let command = command_under(Policy::clone(&record.policy), payload);
-    decide(Found::Record(record), &command, ticket(OTHER, Begin::Processing), stamp)
+    decide(Found::Record(record), &command, new_attempt(OTHER, Begin::Processing), stamp)
 }
 
 const REFUSED: Decision<'static> = Decision::Answer(Reply::ClockNotTrusted);
@@ -30,7 +30,7 @@ const QUIET: u64 = LEASE + 65_000;
 #[test]
 fn nothing_is_claimed_by_a_clock_that_is_not_trusted() {
     let never = doubted(5_000, Trust::Untrusted);
-    let new = ticket(OTHER, Begin::Processing);
+    let new = new_attempt(OTHER, Begin::Processing);
     assert_eq!(decide(Found::Nothing, &command(Class::External), new, never), REFUSED);
     assert_eq!(decided(&not_applied(Class::External), &SAME, never), REFUSED);
     assert_eq!(decided(&lapsed(Class::Downstream), &SAME, never), Decision::Answer(Reply::Unknown));
@@ -143,7 +143,7 @@ fn a_quiet_period_from_before_a_gap_begins_at_the_gap() {
 
 /// Claimed by a clock a year ahead, which has been corrected since.
 fn from_the_future(class: Class, begin: Begin) -> Record {
-    run(decide(Found::Nothing, &command(class), ticket(OWNER, begin), at(YEAR))).next
+    run(decide(Found::Nothing, &command(class), new_attempt(OWNER, begin), at(YEAR))).next
 }
 
 #[test]

@@ -6,7 +6,9 @@ use semel_core::classify::Ending;
 use semel_core::codec;
 use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{self, Begin, Command, Decision, Found, Refusal, Stamp, Ticket, Verdict, Write};
+use semel_core::machine::{
+    self, Begin, Command, Decision, Found, NewAttempt, Refusal, Stamp, Verdict, Write,
+};
 use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::policy::{AfterExpiry, Class, Policy, PolicySettings};
 use semel_core::record::{Entry, Record, Token};
@@ -43,8 +45,8 @@ pub(crate) fn command(policy: Policy) -> Command<'static> {
     }
 }
 
-pub(crate) fn ticket(token: Token, begin: Begin) -> Ticket {
-    Ticket { token, begin }
+pub(crate) fn new_attempt(token: Token, begin: Begin) -> NewAttempt {
+    NewAttempt { token, begin }
 }
 
 pub(crate) fn stamp(now: Time) -> Stamp<'static> {
@@ -53,11 +55,11 @@ pub(crate) fn stamp(now: Time) -> Stamp<'static> {
 
 /// The first attempt at a command under `policy`.
 pub(crate) fn claim(policy: Policy, begin: Begin) -> Record {
-    run(Found::Nothing, policy, ticket(TOKEN, begin), MORNING)
+    run(Found::Nothing, policy, new_attempt(TOKEN, begin), MORNING)
 }
 
-fn run(found: Found<'_>, policy: Policy, ticket: Ticket, now: Time) -> Record {
-    match machine::decide(found, &command(policy), ticket, stamp(now)) {
+fn run(found: Found<'_>, policy: Policy, new_attempt: NewAttempt, now: Time) -> Record {
+    match machine::decide(found, &command(policy), new_attempt, stamp(now)) {
         Decision::Run(write) => write.next,
         other => panic!("expected an attempt, got: {other:?}"),
     }
@@ -157,13 +159,13 @@ pub(crate) fn records() -> Vec<(&'static str, Record)> {
 fn taken_over() -> Record {
     let first = processing(Class::Downstream);
     let policy = Policy::new(Class::Downstream);
-    run(Found::Record(&first), policy, ticket(SECOND_TOKEN, Begin::Processing), after(45))
+    run(Found::Record(&first), policy, new_attempt(SECOND_TOKEN, Begin::Processing), after(45))
 }
 
 fn of_generation(generation: u32) -> Record {
     let command = command(Policy::new(Class::External)).with_generation(generation);
-    let ticket = ticket(TOKEN, Begin::Processing);
-    match machine::decide(Found::Nothing, &command, ticket, stamp(MORNING)) {
+    let new_attempt = new_attempt(TOKEN, Begin::Processing);
+    match machine::decide(Found::Nothing, &command, new_attempt, stamp(MORNING)) {
         Decision::Run(write) => write.next,
         other => panic!("expected an attempt, got: {other:?}"),
     }
@@ -201,12 +203,12 @@ fn given_up(unknown: &Record) -> Record {
 fn often_tried() -> Record {
     let policy =
         || Policy::new(Class::External).with(|policy| policy.history_entries_max = 3).expect("valid");
-    let first = ticket(Token::from_random(1), Begin::Processing);
+    let first = new_attempt(Token::from_random(1), Begin::Processing);
     let mut record = run(Found::Nothing, policy(), first, MORNING);
     for (minute, token) in [(1, Token::from_random(2)), (2, SECOND_TOKEN), (3, TOKEN)] {
         record = next(machine::abandon(&record, record.token(), stamp(after(60 * minute))));
-        let ticket = ticket(token, Begin::Processing);
-        record = run(Found::Record(&record), policy(), ticket, after(60 * minute + 1));
+        let new_attempt = new_attempt(token, Begin::Processing);
+        record = run(Found::Record(&record), policy(), new_attempt, after(60 * minute + 1));
     }
     record
 }

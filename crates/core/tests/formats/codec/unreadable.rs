@@ -1,6 +1,6 @@
 //! An unreadable entry is answered as unknown: never absent, never taken over, never overwritten.
 
-use super::samples::{self, MORNING, TOKEN, after, command, stamp, ticket};
+use super::samples::{self, MORNING, TOKEN, after, command, new_attempt, stamp};
 use bytes::Bytes;
 use semel_core::codec::{self, Error};
 use semel_core::machine::{self, Begin, Decision, Expect, Found, Reply, Route, Stage, Write};
@@ -41,7 +41,7 @@ fn an_unreadable_record_is_reported_in_every_class_and_time() {
             for now in [Time::from_millis(0), MORNING, after(3_600), Time::MAX] {
                 for begin in [Begin::Claimed, Begin::Processing] {
                     let command = command(Policy::new(class));
-                    let decision = machine::decide(found, &command, ticket(TOKEN, begin), stamp(now));
+                    let decision = machine::decide(found, &command, new_attempt(TOKEN, begin), stamp(now));
                     assert_eq!(decision, Decision::Answer(Reply::Unreadable), "{name} {class} {now:?}");
                     assert_eq!(machine::attend(found, &command, now), Reply::Unreadable, "{name} {class}");
                 }
@@ -61,8 +61,8 @@ fn no_write_expects_an_unreadable_entry() {
             assert!(expect.met_by(Found::Record(&record)));
             assert!(!expect.met_by(found), "{name}");
             let write = Write { expect, next: record };
-            assert!(!machine::landed(&write, found), "{name}");
-            assert_eq!(machine::claim_landed(&write, found), None, "{name}");
+            assert!(!machine::was_applied(&write, found), "{name}");
+            assert_eq!(machine::applied_claim(&write, found), None, "{name}");
         }
     }
 }
@@ -81,6 +81,6 @@ fn a_write_is_recognised_after_encoding_and_decoding() {
     for (name, record) in samples::records() {
         let write = Write { expect: Expect::Absent, next: record };
         let reread = codec::decode(&codec::encode_record(&write.next).into());
-        assert!(machine::landed(&write, codec::found(&reread)), "{name}");
+        assert!(machine::was_applied(&write, codec::found(&reread)), "{name}");
     }
 }

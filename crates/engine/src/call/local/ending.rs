@@ -10,7 +10,7 @@ use crate::quota::Permit;
 use crate::sealing::Seal;
 use semel_core::classify::Ending;
 use semel_core::id::CommandId;
-use semel_core::machine::{self, Expect, Found, Landing, LocalEnding, Refusal, Unchanged, Write};
+use semel_core::machine::{self, Expect, Found, LocalEnding, Refusal, Unchanged, Write, WriteResult};
 use semel_core::outcome::{Body, Outcome};
 use semel_core::policy::Class;
 use semel_core::store::Reading;
@@ -112,15 +112,15 @@ impl LocalCommand {
 
     /// Whether the store shows that these writes have committed. `false` does not prove the opposite: after a crash,
     /// a log may bring them back.
-    pub async fn has_landed(&self, writes: &LocalWrites) -> bool {
+    pub async fn was_applied(&self, writes: &LocalWrites) -> bool {
         let Ok(look) = self.look().await else { return false };
         let reading = if writes.id == self.arbiter() { Some(&look.arbiter) } else { look.moved_to.as_ref() };
-        self.landing(writes, reading.map_or(Found::Nothing, Reading::found)) == Landing::Landed
+        self.write_result(writes, reading.map_or(Found::Nothing, Reading::found)) == WriteResult::Applied
     }
 
     /// What the entry under the [ID of these writes](LocalWrites::id), read now, shows of their commit.
-    pub fn landing(&self, writes: &LocalWrites, found: Found<'_>) -> Landing {
-        machine::local_landing(&writes.write, found, self.node.clock.now_at_the_latest())
+    pub fn write_result(&self, writes: &LocalWrites, found: Found<'_>) -> WriteResult {
+        machine::local_write_result(&writes.write, found, self.node.clock.now_at_the_latest())
     }
 
     /// The attempt's transaction was rolled back.

@@ -10,7 +10,7 @@ use crate::observe::Call;
 use crate::quota::Permit;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::machine::{
-    self, Begin, Command, Decision, Expect, Reply, Route, Stage, Ticket, Unchanged, Write,
+    self, Begin, Command, Decision, Expect, NewAttempt, Reply, Route, Stage, Unchanged, Write,
 };
 use semel_core::policy::Class;
 use semel_core::store::{self, Kind, Reading};
@@ -127,12 +127,12 @@ impl LocalCommand {
             },
             _ => (&commands.current, arbiter, None),
         };
-        let ticket = Ticket { token: self.node.fresh_token(), begin: Begin::Processing };
+        let new_attempt = NewAttempt { token: self.node.fresh_token(), begin: Begin::Processing };
         let mut stamp = self.node.stamp(reading.now, "");
         if let Some(who) = &self.recognised.intent.claimed_by {
             stamp.who = who;
         }
-        let reply = match machine::decide(reading.found(), command, ticket, stamp) {
+        let reply = match machine::decide(reading.found(), command, new_attempt, stamp) {
             Decision::Run(_) if !has_lock => return Ok(LocalJudgement::Wait),
             Decision::Run(claim) => {
                 return self.attempt(command, claim, marker).await.map(LocalJudgement::Run);
@@ -151,11 +151,11 @@ impl LocalCommand {
         if reading.entry.is_some() && self.node.store.raw.is_in_doubt(command.id) {
             // Its last commit got no answer, so what was read may still be lost. A read through the store confirms
             // it, if it shows the same: the store may have been failed over to a server that lacks it.
-            let confirmed = self.node.store.get(command.id).await.map_err(Error::LostSight)?;
+            let confirmed = self.node.store.get(command.id).await.map_err(Error::StoreLost)?;
             if confirmed.found() != reading.found() {
                 let error = store::Error::new(Kind::Unavailable, "confirming a record of the transaction");
                 let cause = "the store shows another one; its server may have been replaced, or the record has changed";
-                return Err(Error::LostSight(error.because(cause)));
+                return Err(Error::StoreLost(error.because(cause)));
             }
         }
         wait::show_end(Some(&self.running_entry), (command.id, asked), &reading, reply);

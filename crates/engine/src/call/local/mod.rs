@@ -184,13 +184,13 @@ impl Engine {
             let waited = wait::for_local(node, &command, progress, waiter);
             match waited.instrument(span!("wait")).await {
                 Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
-                Waited::Stalled(error) => return Err(Error::LostSight(error)),
+                Waited::Stalled(error) => return Err(Error::StoreLost(error)),
                 Waited::NeverRan => {}
                 // If the store has no entry, it is in progress.
                 Waited::AskTheStore => {
                     let found = claim::look(&node.store, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, found, None, waiter);
-                    let answer = waited.instrument(span!("wait")).await.map_err(Error::LostSight)?;
+                    let answer = waited.instrument(span!("wait")).await.map_err(Error::StoreLost)?;
                     return Ok(Entered::Answered(answer));
                 }
             }

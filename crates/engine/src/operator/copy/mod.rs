@@ -80,7 +80,7 @@ impl Report {
 
 impl Copy<'_> {
     /// How long the nodes of a source are watched whose operator says that they have ended. A running node of the
-    /// [usual terms](crate::secrets::Terms) writes to the store every 10 seconds.
+    /// [default settings](crate::secrets::RefreshSettings) writes to the store every 10 seconds.
     pub const CONFIRMED_WATCH: Duration = Duration::from_secs(15);
 
     /// Copies, compares, and then opens the target for nodes. Can be repeated after any failure.

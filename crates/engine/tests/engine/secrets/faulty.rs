@@ -1,6 +1,6 @@
 //! A store whose answers get lost, and between whose calls other nodes run.
 
-use super::world::{Dice, Hands, TERMS};
+use super::world::{Dice, Hands, REFRESH};
 use bytes::Bytes;
 use semel::Clock;
 use semel::core::id::{CommandId, OperationId};
@@ -57,7 +57,7 @@ impl Faulty {
         Box::pin(async move {
             let sent = self.clock.uptime();
             give_way().await;
-            let too_late = self.clock.uptime() >= sent + TERMS.in_flight;
+            let too_late = self.clock.uptime() >= sent + REFRESH.in_flight;
             let fate = if too_late { Fate::RequestLost } else { self.fate() };
             let ambiguous = || Error::new(Kind::Ambiguous, "a test's write");
             let result = match fate {

@@ -1,6 +1,6 @@
 //! A store that does not answer delays an operator only for a limited time.
 
-use super::world::TERMS;
+use super::world::REFRESH;
 use semel::core::id::CommandId;
 use semel::core::store::{Change, Kind, Store, Written};
 use semel::secrets::rotation::{self, Next};
@@ -68,7 +68,7 @@ async fn no_rotation_step_waits_forever_for_a_hanging_store() {
     let hanging = Hanging::new();
     let store = hanging.bounded();
     let (kept, clock): (Arc<dyn Store>, _) = (hanging.store.clone(), Arc::new(hanging.clock.clone()));
-    let node = secrets::open(kept, Configured::default(), clock, &SystemRandom, "a", TERMS).await;
+    let node = secrets::open(kept, Configured::default(), clock, &SystemRandom, "a", REFRESH).await;
     node.expect("opened").leave().await.expect("signed off");
 
     let kind =

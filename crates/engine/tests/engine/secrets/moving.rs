@@ -1,10 +1,10 @@
 //! Where a command is searched while its secret is being replaced.
 
 use super::faulty::Faulty;
-use super::world::{TERMS, World, locate, payment, run};
+use super::world::{REFRESH, World, locate, payment, run};
 use semel::Clock as _;
 use semel::core::classify::Ending;
-use semel::core::machine::{Begin, Decision, Expect, Found, Stamp, Ticket, decide, finish};
+use semel::core::machine::{Begin, Decision, Expect, Found, NewAttempt, Stamp, decide, finish};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
 use semel::core::store::{Change, Clock as _, Written};
@@ -26,8 +26,8 @@ async fn put_under_old(world: &World, view: &View, number: u64, is_done: bool) {
     let command = payment(view, number).old.expect("a rotation");
     let token = Token::from_random(9);
     let stamp = Stamp::new(world.clock.now(), "", "");
-    let ticket = Ticket { token, begin: Begin::Processing };
-    let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
+    let new_attempt = NewAttempt { token, begin: Begin::Processing };
+    let Decision::Run(write) = decide(Found::Nothing, &command, new_attempt, stamp) else { panic!() };
     assert!(matches!(
         world.store.write(command.id, Change::Insert(&write.next)).await.expect("inserted"),
         Written::Done { .. }
@@ -155,7 +155,7 @@ fn a_node_whose_view_is_too_old_plants_nothing() {
         let world = World::new();
         let node = world.node("one").await;
         let view = view_in(&world, &node, Phase::Moving).await;
-        world.clock.turn(TERMS.good_for);
+        world.clock.turn(REFRESH.good_for);
         assert!(view.check(world.clock.uptime()).is_err());
         let commands = payment(&view, 1);
         let located = locate(&*world.store, &view, &world.clock, &commands).await;

@@ -1,12 +1,12 @@
 //! How nodes get the same secret.
 
 use super::faulty::Faulty;
-use super::world::{NEW, OLD, TERMS, World, names_alike, payment, run};
-use semel::core::machine::{Begin, Decision, Found, Stamp, Ticket, decide};
+use super::world::{NEW, OLD, REFRESH, World, names_alike, payment, run};
+use semel::core::machine::{Begin, Decision, Found, NewAttempt, Stamp, decide};
 use semel::core::record::Token;
 use semel::core::scope::Secret;
 use semel::core::store::{Change, Clock as _, Setting, Written};
-use semel::secrets::{self, Configured, Error, Terms, View};
+use semel::secrets::{self, Configured, Error, RefreshSettings, View};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,10 +79,10 @@ fn a_short_secret_and_invalid_settings_are_refused() {
     run(async {
         let world = World::new();
         assert!(matches!(world.open("first", configured(&[1; 31])).await, Err(Error::TooShort(_))));
-        for terms in [
-            Terms { refresh_every: TERMS.good_for, ..TERMS },
-            Terms { refresh_every: Duration::ZERO, ..TERMS },
-            Terms { in_flight: Duration::ZERO, ..TERMS },
+        for refresh in [
+            RefreshSettings { refresh_every: REFRESH.good_for, ..REFRESH },
+            RefreshSettings { refresh_every: Duration::ZERO, ..REFRESH },
+            RefreshSettings { in_flight: Duration::ZERO, ..REFRESH },
         ] {
             let clock = Arc::new(world.clock.clone());
             let opened = secrets::open(
@@ -91,9 +91,9 @@ fn a_short_secret_and_invalid_settings_are_refused() {
                 clock,
                 &world.dice,
                 "n",
-                terms,
+                refresh,
             );
-            assert!(matches!(opened.await, Err(Error::Terms)), "{terms:?}");
+            assert!(matches!(opened.await, Err(Error::RefreshSettings)), "{refresh:?}");
         }
         assert!(world.store.settings().await.expect("read").is_empty());
     });
@@ -166,9 +166,9 @@ enum Planted {
 impl Planted {
     async fn plant(self, world: &World, view: &View) {
         let command = payment(view, 1).current;
-        let ticket = Ticket { token: Token::from_random(1), begin: Begin::Processing };
+        let new_attempt = NewAttempt { token: Token::from_random(1), begin: Begin::Processing };
         let stamp = Stamp::new(world.clock.now(), "", "");
-        let Decision::Run(write) = decide(Found::Nothing, &command, ticket, stamp) else { panic!() };
+        let Decision::Run(write) = decide(Found::Nothing, &command, new_attempt, stamp) else { panic!() };
         let change = match self {
             Self::Record => Change::Insert(&write.next),
             Self::Marker => Change::InsertMarker,
@@ -200,7 +200,7 @@ fn no_race_and_no_lost_answer_makes_two_secrets() {
             let opened = Arc::clone(&opened);
             crowd.add(async move {
                 let name = format!("node-{number}");
-                let node = secrets::open(faulty, Configured::default(), clock, &dice, &name, TERMS).await;
+                let node = secrets::open(faulty, Configured::default(), clock, &dice, &name, REFRESH).await;
                 if let Ok(node) = node {
                     opened.lock().expect("not poisoned").push(node);
                 }

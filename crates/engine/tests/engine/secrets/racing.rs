@@ -1,10 +1,10 @@
 //! Claims race with whole rotations under random delays: one effect per key within its retention.
 
 use super::faulty::{Faulty, give_way};
-use super::world::{Dice, Hands, REMEMBERED, TERMS, World, bounded, locate, payment};
+use super::world::{Dice, Hands, REFRESH, REMEMBERED, World, bounded, locate, payment};
 use semel::Clock;
 use semel::core::classify::Ending;
-use semel::core::machine::{self, Begin, Decision, Due, Expect, Found, Stamp, Ticket, Write};
+use semel::core::machine::{self, Begin, Decision, Due, Expect, Found, NewAttempt, Stamp, Write};
 use semel::core::outcome::Outcome;
 use semel::core::record::Token;
 use semel::core::store::{Change, Clock as _, Filter, Reading, Store, Written};
@@ -107,9 +107,10 @@ impl Worker {
             };
             let mut reading = located.reading.clone();
             loop {
-                let ticket = Ticket { token: Token::from_random(self.dice.bits()), begin: Begin::Processing };
+                let new_attempt =
+                    NewAttempt { token: Token::from_random(self.dice.bits()), begin: Begin::Processing };
                 let found = reading.as_ref().map_or(Found::Nothing, Reading::found);
-                let write = match machine::decide(found, located.command, ticket, self.stamp()) {
+                let write = match machine::decide(found, located.command, new_attempt, self.stamp()) {
                     Decision::Run(write) => write,
                     Decision::Follow => break,
                     Decision::MarkUnknown(_) | Decision::Answer(_) => return,
@@ -146,8 +147,8 @@ impl Worker {
             Ok(Written::Refused(reading)) => Claim::Refused(reading),
             Err(error) if error.is_ambiguous() => {
                 let reading = self.store.inner.get(id).await.expect("read");
-                let landed = machine::claim_landed(write, reading.found()).is_some();
-                if landed { Claim::Stored } else { Claim::Failed }
+                let was_applied = machine::applied_claim(write, reading.found()).is_some();
+                if was_applied { Claim::Stored } else { Claim::Failed }
             }
             Err(_) => Claim::Failed,
         }
@@ -221,7 +222,7 @@ fn race(seed: u64, slip: Slip) -> (bool, usize) {
             let name = format!("node-{number}");
             let faulty: Arc<dyn Store> = Arc::<Faulty>::clone(&store);
             let shared = Arc::new(clock.clone());
-            let opened = secrets::open(faulty, Configured::default(), shared, &dice, &name, TERMS).await;
+            let opened = secrets::open(faulty, Configured::default(), shared, &dice, &name, REFRESH).await;
             let Ok(node) = opened else { return };
             let worker = Worker { node, store, clock, dice, ledger, slip, calm };
             serve(worker, &done).await;
@@ -262,7 +263,7 @@ async fn serve(worker: Worker, done: &Cell<bool>) {
     let mut context = Context::from_waker(Waker::noop());
     while !done.get() {
         give_way().await;
-        if refresh.is_none() && worker.clock.uptime() >= refreshed_at + TERMS.refresh_every {
+        if refresh.is_none() && worker.clock.uptime() >= refreshed_at + REFRESH.refresh_every {
             refreshed_at = worker.clock.uptime();
             let node = &worker.node;
             refresh = Some(Box::pin(async move { drop(node.refresh().await) }));

@@ -1,9 +1,9 @@
 //! A rotation, step by step: each step is refused while it is too early.
 
-use super::world::{NEW, OLD, TERMS, World, locate, names_alike, payment, run};
+use super::world::{NEW, OLD, REFRESH, World, locate, names_alike, payment, run};
 use semel::Clock as _;
 use semel::core::id::CommandId;
-use semel::core::machine::{Begin, Decision, Expect, Found, Stage, Stamp, Ticket, Unchanged, decide};
+use semel::core::machine::{Begin, Decision, Expect, Found, NewAttempt, Stage, Stamp, Unchanged, decide};
 use semel::core::record::{Record, Token};
 use semel::core::scope::Secret;
 use semel::core::store::{Change, Clock as _, Filter, Written};
@@ -27,9 +27,9 @@ async fn claim(world: &World, node: &Secrets, number: u64) {
     let view = node.view().expect("fresh");
     let commands = payment(&view, number);
     let located = locate(&*world.store, &view, &world.clock, &commands).await.expect("located");
-    let ticket = Ticket { token: Token::from_random(u128::from(number)), begin: Begin::Claimed };
+    let new_attempt = NewAttempt { token: Token::from_random(u128::from(number)), begin: Begin::Claimed };
     let stamp = Stamp::new(world.clock.now(), "", "");
-    let Decision::Run(write) = decide(Found::Nothing, located.command, ticket, stamp) else { panic!() };
+    let Decision::Run(write) = decide(Found::Nothing, located.command, new_attempt, stamp) else { panic!() };
     assert!(located.permits(&write.expect));
     assert!(matches!(
         world.store.write(located.command.id, Change::Insert(&write.next)).await.expect("inserted"),
@@ -106,16 +106,16 @@ fn every_node_confirms_a_step_before_the_next() {
         assert_eq!(waits().await.len(), 2);
         quick.refresh().await.expect("refreshed");
         assert_eq!(waits().await.len(), 2, "adopted, but older views are still valid");
-        world.pass(TERMS.good_for, &[&quick]).await;
+        world.pass(REFRESH.good_for, &[&quick]).await;
         slow.refresh().await.expect("refreshed");
-        world.pass(TERMS.in_flight.saturating_sub(TERMS.refresh_every), &[&quick, &slow]).await;
+        world.pass(REFRESH.in_flight.saturating_sub(REFRESH.refresh_every), &[&quick, &slow]).await;
         assert_eq!(waits().await.len(), 2, "and its claims may still be running");
-        world.pass(TERMS.refresh_every * 2, &[&quick, &slow]).await;
+        world.pass(REFRESH.refresh_every * 2, &[&quick, &slow]).await;
         assert_eq!(waits().await, ["slow"]);
         let nodes = rotation::progress(world.bounded()).await.expect("an answer").nodes;
         assert!(nodes.contains(&Node { name: "quick".to_owned(), confirmed: true }));
         assert!(nodes.contains(&Node { name: "slow".to_owned(), confirmed: false }));
-        world.pass(TERMS.good_for, &[&quick, &slow]).await;
+        world.pass(REFRESH.good_for, &[&quick, &slow]).await;
         assert_eq!(advance(&world).await, Phase::Moving);
     });
 }
@@ -126,7 +126,7 @@ fn a_rotation_neither_awaits_nor_readmits_dead_nodes() {
         let world = World::new();
         let (alive, paused) = (world.node("alive").await, world.node("paused").await);
         announce(&world).await;
-        world.pass(TERMS.refresh_every, &[&alive, &paused]).await;
+        world.pass(REFRESH.refresh_every, &[&alive, &paused]).await;
         // It has located a command, and is about to claim it under the old secret.
         let view = paused.view().expect("fresh");
         let commands = payment(&view, 7);
@@ -137,7 +137,7 @@ fn a_rotation_neither_awaits_nor_readmits_dead_nodes() {
         assert_eq!(advance(&world).await, Phase::Moving);
         world.settle(&[&alive]).await;
         assert_eq!(advance(&world).await, Phase::Settled);
-        world.pass(TERMS.refresh_every, &[&alive]).await;
+        world.pass(REFRESH.refresh_every, &[&alive]).await;
         claim(&world, &alive, 7).await;
         // The store does not stop it; its own clock does.
         let under_old = world.store.get(located.command.id).await.expect("read");

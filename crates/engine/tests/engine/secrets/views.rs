@@ -1,6 +1,6 @@
 //! A node whose view may be outdated claims nothing.
 
-use super::world::{TERMS, World, names_alike, run};
+use super::world::{REFRESH, World, names_alike, run};
 use semel::core::store::Setting;
 use semel::secrets::{Error, rotation};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn a_view_expires_exactly_on_time() {
         let world = World::new();
         let node = world.node("first").await;
         let snapshot = node.view().expect("fresh");
-        let almost = TERMS.good_for.saturating_sub(SECOND);
+        let almost = REFRESH.good_for.saturating_sub(SECOND);
         world.clock.turn(almost);
         assert!(node.view().is_ok());
         world.clock.turn(SECOND);
@@ -21,7 +21,7 @@ fn a_view_expires_exactly_on_time() {
         node.refresh().await.expect("refreshed");
         assert!(node.view().is_ok());
         assert!(snapshot.check(almost).is_ok());
-        let late = snapshot.check(TERMS.good_for);
+        let late = snapshot.check(REFRESH.good_for);
         assert!(matches!(late, Err(Error::Stale)), "a snapshot is not refreshed with its node");
     });
 }
@@ -33,9 +33,9 @@ fn a_silent_node_is_removed_but_not_early() {
         let (alive, silent) = (world.node("alive").await, world.node("silent").await);
         alive.refresh().await.expect("seen");
         let registered = async || world.store.settings().await.expect("read").len() - 1;
-        world.pass(TERMS.lapse().saturating_sub(TERMS.refresh_every), &[&alive]).await;
+        world.pass(REFRESH.lapse().saturating_sub(REFRESH.refresh_every), &[&alive]).await;
         assert_eq!(registered().await, 2);
-        world.pass(TERMS.refresh_every, &[&alive]).await;
+        world.pass(REFRESH.refresh_every, &[&alive]).await;
         assert_eq!(registered().await, 1);
         assert!(matches!(silent.view(), Err(Error::Stale)), "long before");
         silent.refresh().await.expect("it registers again");

@@ -7,7 +7,7 @@ use semel::core::scope::{Identity, Operation, Scope};
 use semel::core::store::{self, Store};
 use semel::core::time::Time;
 use semel::memory;
-use semel::secrets::{self, Bounded, Commands, Configured, Error, Secrets, Terms, View};
+use semel::secrets::{self, Bounded, Commands, Configured, Error, RefreshSettings, Secrets, View};
 use semel::{Clock, Random, Sleep};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ impl Random for Dice {
     }
 }
 
-pub(crate) const TERMS: Terms = Terms {
+pub(crate) const REFRESH: RefreshSettings = RefreshSettings {
     refresh_every: Duration::from_secs(10),
     good_for: Duration::from_secs(30),
     in_flight: Duration::from_mins(1),
@@ -100,7 +100,7 @@ impl World {
 
     pub(crate) async fn open(&self, name: &str, configured: Configured<'_>) -> Result<Arc<Secrets>, Error> {
         let (store, clock) = (Arc::clone(&self.store), Arc::new(self.clock.clone()));
-        secrets::open(store, configured, clock, &self.dice, name, TERMS).await
+        secrets::open(store, configured, clock, &self.dice, name, REFRESH).await
     }
 
     /// The store, as operators call it.
@@ -116,9 +116,9 @@ impl World {
 
     /// Lets time pass while `nodes` are alive.
     pub(crate) async fn pass(&self, span: Duration, nodes: &[&Secrets]) {
-        let turns = span.as_secs().div_ceil(TERMS.refresh_every.as_secs());
+        let turns = span.as_secs().div_ceil(REFRESH.refresh_every.as_secs());
         for _ in 0..turns {
-            self.clock.turn(TERMS.refresh_every);
+            self.clock.turn(REFRESH.refresh_every);
             for node in nodes {
                 node.refresh().await.expect("refreshed");
             }
@@ -127,7 +127,7 @@ impl World {
 
     /// Lets enough time pass for `nodes` to confirm everything.
     pub(crate) async fn settle(&self, nodes: &[&Secrets]) {
-        self.pass(TERMS.lapse() + TERMS.refresh_every * 2, nodes).await;
+        self.pass(REFRESH.lapse() + REFRESH.refresh_every * 2, nodes).await;
     }
 }
 

@@ -1,5 +1,5 @@
 //! `probe`, `authorize` and `rebuild`, in `[defaults]` and in each `[[operation]]`: what the gateway itself asks the
-//! service, and whether that fits the terms.
+//! service, and whether that fits the settings.
 
 mod client_requests;
 mod meaning;
@@ -103,17 +103,17 @@ fn read_question<T>(
 
 impl CallbackSettings {
     /// The questions about an operation's requests: its own, and for the rest those of `defaults`. Reports those that
-    /// do not fit its terms.
+    /// do not fit its settings.
     pub(super) fn of_one(
         &self,
         defaults: &Self,
         table: &Table<'_, '_>,
-        terms: &RouteSettings,
+        route_settings: &RouteSettings,
     ) -> ServiceCallbacks {
-        self.check_use(table, terms);
+        self.check_use(table, route_settings);
         let probe = self.probe.over(&defaults.probe);
         if let Some(probe) = &probe
-            && terms.key != KeyRule::Off
+            && route_settings.key != KeyRule::Off
         {
             // A mistake in an inherited question is reported where it was written, unless the operation's lease causes
             // it.
@@ -121,16 +121,20 @@ impl CallbackSettings {
             let own_spans = Spans { table: lease.clone(), quiet: lease.clone(), deadline: lease };
             let at = self.probe.at().unwrap_or(&own_spans);
             if at.table.is_some() {
-                check_spans(table, probe, &terms.policy, at);
+                check_spans(table, probe, &route_settings.policy, at);
             }
         }
         let (authorize, rebuild) =
             (self.authorize.over(&defaults.authorize), self.rebuild.over(&defaults.rebuild));
-        ServiceCallbacks { probe, authorize, rebuild }.fit_for(terms)
+        ServiceCallbacks { probe, authorize, rebuild }.fit_for(route_settings)
     }
 
     /// The questions about requests of no operation.
-    pub(super) fn of_others(&self, table: &Table<'_, '_>, terms: &RouteSettings) -> ServiceCallbacks {
+    pub(super) fn of_others(
+        &self,
+        table: &Table<'_, '_>,
+        route_settings: &RouteSettings,
+    ) -> ServiceCallbacks {
         let none = Self {
             probe: QuestionSetting::Nothing,
             authorize: QuestionSetting::Nothing,
@@ -138,10 +142,10 @@ impl CallbackSettings {
         };
         let probe = self.probe.over(&none.probe);
         if let (Some(probe), Some(at)) = (&probe, self.probe.at()) {
-            check_spans(table, probe, &terms.policy, at);
+            check_spans(table, probe, &route_settings.policy, at);
         }
         let (authorize, rebuild) = (self.authorize.over(&none.authorize), self.rebuild.over(&none.rebuild));
-        ServiceCallbacks { probe, authorize, rebuild }.fit_for(terms)
+        ServiceCallbacks { probe, authorize, rebuild }.fit_for(route_settings)
     }
 
     /// Reports questions in `[defaults]` that are never asked.
@@ -174,18 +178,18 @@ impl CallbackSettings {
         }
     }
 
-    /// Reports an operation's own questions that can never be asked under its terms.
-    fn check_use(&self, table: &Table<'_, '_>, terms: &RouteSettings) {
+    /// Reports an operation's own questions that can never be asked under its settings.
+    fn check_use(&self, table: &Table<'_, '_>, route_settings: &RouteSettings) {
         let ats =
             [("probe", self.probe.at()), ("authorize", self.authorize.at()), ("rebuild", self.rebuild.at())];
         for (name, at) in ats {
             let Some(Spans { table: at, .. }) = at else { continue };
-            if terms.key == KeyRule::Off {
+            if route_settings.key == KeyRule::Off {
                 let problem = format!(
                     "nothing of this operation is protected (key = \"off\"), so {name} has no effect"
                 );
                 table.document.mistake(at.as_ref(), problem, format!("remove {name}, or set key"));
-            } else if name == "rebuild" && !matches!(terms.retain, Retain::Minimal(_)) {
+            } else if name == "rebuild" && !matches!(route_settings.retain, Retain::Minimal(_)) {
                 let problem = "every response is stored in full, so none is ever rebuilt";
                 table.document.mistake(at.as_ref(), problem, "remove it, or write kept = \"minimal\"");
             }

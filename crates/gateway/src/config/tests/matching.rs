@@ -50,7 +50,7 @@ fn a_mistyped_method_is_refused_with_the_one_that_was_meant() {
 fn methods_are_read_in_any_case_and_unregistered_ones_are_reported() {
     let config = parsed("[defaults]\nmethods = [\"post\", \"POST\", \"Delete\", \"mkcol\"]\n");
     let mkcol = Method::from_bytes(b"MKCOL").expect("a token");
-    assert_eq!(config.terms.methods, [Method::POST, Method::DELETE, mkcol]);
+    assert_eq!(config.route_settings.methods, [Method::POST, Method::DELETE, mkcol]);
     assert!(config.warnings().is_empty(), "{:?}", config.warnings());
     let config = parsed(
         "[[operation]]\npath = \"/a\"\nmethods = [\"frob\"]\n[[operation]]\npath = \"/b\"\nmethods = [\"FROB\", \"PUT\"]\n",

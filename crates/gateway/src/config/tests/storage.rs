@@ -41,12 +41,12 @@ fn everything_is_sealed_unless_only_what_is_chosen_is() {
     let operations = "[[operation]]\npath = \"/cards\"\nkept = \"sealed\"\n\
         [[operation]]\npath = \"/logs\"\n[[operation]]\npath = \"/exports\"\nkept = \"minimal\"\n";
     let seals = |config: &Config| -> Vec<Seal> {
-        let operations = config.operations.iter().map(|operation| operation.terms.seal);
-        operations.chain([config.terms.seal]).collect()
+        let operations = config.operations.iter().map(|operation| operation.route_settings.seal);
+        operations.chain([config.route_settings.seal]).collect()
     };
     let all = with_key(operations);
     assert_eq!(seals(&all), [Seal::Required, Seal::WithKeys, Seal::WithKeys, Seal::WithKeys]);
-    assert!(matches!(all.operations[0].terms.retain, Retain::Whole), "as whole, and sealed");
+    assert!(matches!(all.operations[0].route_settings.retain, Retain::Whole), "as whole, and sealed");
     let chosen = with_key(&format!("{operations}[sealing]\nseals = \"chosen\"\n"));
     assert_eq!(seals(&chosen), [Seal::Required, Seal::Off, Seal::Off, Seal::Off]);
     // An operation's own setting overrides the defaults.

@@ -115,16 +115,17 @@ pub(super) fn announce(
             say(if at == 0 { "operation" } else { "" }, line);
         }
     }
-    say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.terms));
-    if plan.terms.key != KeyRule::Off && plan.terms.mode == Mode::Shadow {
+    say(if plan.operations.is_empty() { "protects" } else { "otherwise" }, &protects(&plan.route_settings));
+    if plan.route_settings.key != KeyRule::Off && plan.route_settings.mode == Mode::Shadow {
         say("", OBSERVED);
-    } else if plan.terms.key != KeyRule::Off {
-        let promised =
-            guarantee(&plan.terms).into_iter().chain(describe_questions(&plan.callbacks, &plan.terms));
+    } else if plan.route_settings.key != KeyRule::Off {
+        let promised = guarantee(&plan.route_settings)
+            .into_iter()
+            .chain(describe_questions(&plan.callbacks, &plan.route_settings));
         for (at, line) in promised.enumerate() {
             say(if at == 0 { "guarantee" } else { "" }, &line);
         }
-        say("assumes", &assumption(&plan.terms));
+        say("assumes", &assumption(&plan.route_settings));
     }
     if plan.is_any_protected() {
         say("callers", &callers(&plan.identity));
@@ -165,13 +166,14 @@ fn admitted(admin_address: SocketAddr, admin: &Admin) -> String {
 
 /// What can be read only with a key.
 fn sealed(plan: &Plan) -> String {
-    let is_by_choice = plan.all_terms().any(|terms| terms.seal == Seal::Off);
+    let is_by_choice = plan.all_route_settings().any(|route_settings| route_settings.seal == Seal::Off);
     if !is_by_choice {
         return "stored responses can be read only with a key of [sealing]".to_owned();
     }
-    let others = (plan.terms.seal == Seal::Required).then_some("requests of no operation");
-    let chosen = plan.operations.iter().filter(|operation| operation.terms.seal == Seal::Required);
-    let chosen = chosen.map(|operation| operation.terms.name.as_deref().unwrap_or(&operation.template));
+    let others = (plan.route_settings.seal == Seal::Required).then_some("requests of no operation");
+    let chosen = plan.operations.iter().filter(|operation| operation.route_settings.seal == Seal::Required);
+    let chosen =
+        chosen.map(|operation| operation.route_settings.name.as_deref().unwrap_or(&operation.template));
     let chosen: Vec<_> = chosen.chain(others).collect();
     let besides = "what workers, probes and operators report; other responses are stored unsealed";
     if chosen.is_empty() {
@@ -254,7 +256,7 @@ mod tests {
                 "POST and PATCH /logs; not protected",
             ]
         );
-        assert_eq!(protects(&plan.terms), "nothing: key off");
+        assert_eq!(protects(&plan.route_settings), "nothing: key off");
         let durable = Capabilities { durable: true, ..Store::capabilities(&semel::memory::Store::new()) };
         let warned = all_warnings(&plan, durable);
         assert!(warned.contains("UNPROTECTED") && warned.contains("anonymous scope"), "{warned}");

@@ -1,4 +1,4 @@
-//! Describes the terms of requests, in one line or a few.
+//! Describes the settings for requests, in one line or a few.
 
 use crate::callbacks::{self, ServiceCallbacks};
 use crate::config::Operation;
@@ -25,59 +25,60 @@ fn limited(rates: &Rates) -> Option<String> {
     (!rate.is_empty()).then(|| format!("new keys: at most {}", rate.join(", ")))
 }
 
-fn methods(terms: &RouteSettings) -> String {
-    let methods: Vec<_> = terms.methods.iter().map(http::Method::as_str).collect();
+fn methods(route_settings: &RouteSettings) -> String {
+    let methods: Vec<_> = route_settings.methods.iter().map(http::Method::as_str).collect();
     methods.join(" and ")
 }
 
 /// Whether a key is required, and where it comes from.
-fn key(terms: &RouteSettings, rule: &str) -> String {
-    match &terms.key_source {
+fn key(route_settings: &RouteSettings, rule: &str) -> String {
+    match &route_settings.key_source {
         KeySource::Header(name) if *name == semel_http::names::KEY => format!("Idempotency-Key {rule}"),
         source => format!("key {rule}, from {source}"),
     }
 }
 
-pub(super) fn protects(terms: &RouteSettings) -> String {
-    let (methods, max) = (methods(terms), size::text(terms.request_bytes_max));
-    let rule = match (terms.key, &terms.key_source) {
+pub(super) fn protects(route_settings: &RouteSettings) -> String {
+    let (methods, max) = (methods(route_settings), size::text(route_settings.request_bytes_max));
+    let rule = match (route_settings.key, &route_settings.key_source) {
         (KeyRule::Off, _) => return "nothing: key off".to_owned(),
-        (KeyRule::Required, _) => format!("{methods}, every path; {}", key(terms, "required")),
+        (KeyRule::Required, _) => format!("{methods}, every path; {}", key(route_settings, "required")),
         (KeyRule::Optional, KeySource::Header(name)) if *name == semel_http::names::KEY => {
             format!("{methods} that have an Idempotency-Key")
         }
         (KeyRule::Optional, source) => format!("{methods} that have a key in {source}"),
     };
-    format!("{rule}; bodies up to {max}{}", shadow(terms))
+    format!("{rule}; bodies up to {max}{}", shadow(route_settings))
 }
 
-/// In shadow mode, instead of a promise: no response is replayed and no request is refused, whatever the terms say.
+/// In shadow mode, instead of a promise: no response is replayed and no request is refused, whatever the settings say.
 pub(super) const OBSERVED: &str = "observed only: requests are passed on as they came";
 
-fn shadow(terms: &RouteSettings) -> &'static str {
-    if terms.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
+fn shadow(route_settings: &RouteSettings) -> &'static str {
+    if route_settings.mode == Mode::Shadow { "; SHADOW, nothing is enforced" } else { "" }
 }
 
 /// Describes one operation.
 pub(super) fn describe(operation: &Operation) -> Vec<String> {
-    let Operation { template, terms, callbacks, rates, .. } = operation;
-    let name = terms.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-    let route = format!("{name}{} {template}", methods(terms));
-    let rule = match terms.key {
+    let Operation { template, route_settings, callbacks, rates, .. } = operation;
+    let name = route_settings.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+    let route = format!("{name}{} {template}", methods(route_settings));
+    let rule = match route_settings.key {
         KeyRule::Off => return vec![format!("{route}; not protected")],
         KeyRule::Required => "required",
         KeyRule::Optional => "optional",
     };
-    let mut lines = vec![format!("{route}; {}{}", key(terms, rule), shadow(terms))];
-    if terms.mode == Mode::Shadow {
+    let mut lines = vec![format!("{route}; {}{}", key(route_settings, rule), shadow(route_settings))];
+    if route_settings.mode == Mode::Shadow {
         lines.push(OBSERVED.to_owned());
     } else {
-        lines.push(promise(terms));
-        if terms.policy.class != Class::Downstream && terms.rules.not_applied != Rules::default().not_applied
+        lines.push(promise(route_settings));
+        if route_settings.policy.class != Class::Downstream
+            && route_settings.rules.not_applied != Rules::default().not_applied
         {
-            lines.push(format!("assumes {}", assumption(terms)));
+            lines.push(format!("assumes {}", assumption(route_settings)));
         }
-        lines.extend(describe_questions(callbacks, terms));
+        lines.extend(describe_questions(callbacks, route_settings));
         lines.extend(limited(rates));
     }
     lines.extend(operation.callers());
@@ -85,33 +86,39 @@ pub(super) fn describe(operation: &Operation) -> Vec<String> {
 }
 
 /// What a key guarantees, and for how long its response is replayed.
-fn promise(terms: &RouteSettings) -> String {
-    let policy = &terms.policy;
+fn promise(route_settings: &RouteSettings) -> String {
+    let policy = &route_settings.policy;
     let promise = match policy.class {
         Class::Downstream => {
             format!("downstream, which recognises repeats for {}", duration::text(policy.dedup_window))
         }
         Class::External | Class::Local => format!("{}, at most once per key", policy.class),
     };
-    let least = match (&terms.retain, terms.seal) {
+    let least = match (&route_settings.retain, route_settings.seal) {
         (Retain::Minimal(_), _) => " (stored in part)",
         (Retain::Whole, Seal::Required) => " (sealed)",
         (Retain::Whole, Seal::WithKeys | Seal::Off) => "",
     };
-    format!("{promise}; replayed for {}{least}, {}", duration::text(policy.ttl), after(terms))
+    format!("{promise}; replayed for {}{least}, {}", duration::text(policy.ttl), after(route_settings))
 }
 
 /// What the gateway asks the service about it.
-pub(super) fn describe_questions(callbacks: &ServiceCallbacks, terms: &RouteSettings) -> Vec<String> {
+pub(super) fn describe_questions(
+    callbacks: &ServiceCallbacks,
+    route_settings: &RouteSettings,
+) -> Vec<String> {
     let ServiceCallbacks { probe, authorize, rebuild } = callbacks;
     let mut lines = Vec::new();
     if let Some(probe) = probe {
         let (method, pace) = (&probe.method, &probe.pace);
         let destination = masked::url(&probe.destination.to_string());
         let until = duration::text(pace.give_up_after);
-        let when = match terms.policy.class {
+        let when = match route_settings.policy.class {
             Class::Downstream => {
-                format!("an outcome still in doubt after {}", duration::text(terms.policy.dedup_window))
+                format!(
+                    "an outcome still in doubt after {}",
+                    duration::text(route_settings.policy.dedup_window)
+                )
             }
             Class::External | Class::Local => "an outcome in doubt".to_owned(),
         };
@@ -133,18 +140,18 @@ pub(super) fn describe_questions(callbacks: &ServiceCallbacks, terms: &RouteSett
     lines
 }
 
-fn after(terms: &RouteSettings) -> String {
-    match terms.policy.after_expiry {
+fn after(route_settings: &RouteSettings) -> String {
+    match route_settings.policy.after_expiry {
         AfterExpiry::Refuse => {
-            format!("then refused as expired for {}", duration::text(terms.policy.tombstone))
+            format!("then refused as expired for {}", duration::text(route_settings.policy.tombstone))
         }
         AfterExpiry::RunAsNew => "then run as new".to_owned(),
     }
 }
 
-pub(super) fn guarantee(terms: &RouteSettings) -> Vec<String> {
-    let policy = &terms.policy;
-    let (kept, after) = (duration::text(policy.ttl), after(terms));
+pub(super) fn guarantee(route_settings: &RouteSettings) -> Vec<String> {
+    let policy = &route_settings.policy;
+    let (kept, after) = (duration::text(policy.ttl), after(route_settings));
     match policy.class {
         Class::Downstream => vec![
             format!(
@@ -160,12 +167,12 @@ pub(super) fn guarantee(terms: &RouteSettings) -> Vec<String> {
     }
 }
 
-pub(super) fn assumption(terms: &RouteSettings) -> String {
-    if terms.policy.class == Class::Downstream {
+pub(super) fn assumption(route_settings: &RouteSettings) -> String {
+    if route_settings.policy.class == Class::Downstream {
         return "the upstream answers a repeated Operation-Id or key with the first response".to_owned();
     }
     let (mut http, mut grpc) = (Vec::new(), Vec::new());
-    for status in &terms.rules.not_applied {
+    for status in &route_settings.rules.not_applied {
         match status {
             Status::Http(503) => http.push("503 with Retry-After".to_owned()),
             Status::Http(code) => http.push(code.to_string()),

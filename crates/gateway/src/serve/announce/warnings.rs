@@ -118,7 +118,8 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
             "records are lost when this process ends; a retry after that runs again".to_owned(),
         ));
     }
-    if plan.all_terms().any(|terms| terms.store_down == StoreDown::PassUnprotected) {
+    if plan.all_route_settings().any(|route_settings| route_settings.store_down == StoreDown::PassUnprotected)
+    {
         found.push(danger(
             "while the store cannot be reached, requests are forwarded UNPROTECTED (store_down = \"pass\")"
                 .to_owned(),
@@ -132,7 +133,11 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         );
     }
     found.extend(open_scopes(plan));
-    let longest = plan.all_terms().map(|terms| terms.policy.work_deadline).max().unwrap_or_default();
+    let longest = plan
+        .all_route_settings()
+        .map(|route_settings| route_settings.policy.work_deadline)
+        .max()
+        .unwrap_or_default();
     if plan.listen.drain < longest {
         let (longest, drain) = (duration::text(longest), duration::text(plan.listen.drain));
         let message = format!(

@@ -6,7 +6,7 @@ use crate::caller_tx::{CommitStatus, Dialect, Ids, WriteFailure, poll_once};
 use crate::error::Error;
 use semel::local::{DatabaseTimeouts, LocalLook, LocalWrites};
 use semel_core::id::CommandId;
-use semel_core::machine::{Found, Landing, Write};
+use semel_core::machine::{Found, Write, WriteResult};
 use semel_core::store::{self, Reading};
 use sqlx::{Sqlite, SqliteConnection};
 use sqlx_core::transaction::TransactionManager as _;
@@ -94,12 +94,12 @@ impl Dialect for Sqlite {
         _: &Entries,
         timeouts: &DatabaseTimeouts,
         (_, id): (Ids, CommandId),
-        landing: impl Fn(Found<'_>) -> Landing + Send + Sync,
+        write_result: impl Fn(Found<'_>) -> WriteResult + Send + Sync,
     ) -> CommitStatus {
         // Its absence proves nothing: the log may have it, and a crash may restore it.
-        let is_landed = |reading: Reading| landing(reading.found()) == Landing::Landed;
-        let has_landed = timeouts.read(id).await.is_ok_and(is_landed);
-        if has_landed { CommitStatus::Committed } else { CommitStatus::Unknown }
+        let was_applied = |reading: Reading| write_result(reading.found()) == WriteResult::Applied;
+        let was_applied = timeouts.read(id).await.is_ok_and(was_applied);
+        if was_applied { CommitStatus::Committed } else { CommitStatus::Unknown }
     }
 
     fn before_rollback(connection: &mut SqliteConnection) {

@@ -67,7 +67,7 @@ async fn an_order_whose_wait_is_ended_by(function: &str, folder: &str) {
     assert!(matches!(&in_doubt, Err(Error::CommitInDoubt { .. })), "{in_doubt:?}");
     assert_eq!(server.sql("SELECT count(*) FROM orders").trim(), "2", "the server shows it to all");
     let unconfirmed = order(&engine, &database, "order-2").await;
-    assert!(matches!(&unconfirmed, Err(Error::Engine(semel::Error::LostSight(_)))), "{unconfirmed:?}");
+    assert!(matches!(&unconfirmed, Err(Error::Engine(semel::Error::StoreLost(_)))), "{unconfirmed:?}");
     waits_for("");
     let mut tries = 0;
     let answer = loop {

@@ -69,12 +69,12 @@ impl Node for Server {
 
 /// A handler that joins manually, and keeps its transaction open until it is released.
 fn by_hand(server: &Server, held: Arc<(Notify, Notify)>) -> Router {
-    let terms = RouteSettings {
+    let settings = RouteSettings {
         policy: Policy::new(Class::Local),
         wait: Some(Duration::ZERO),
         ..RouteSettings::default()
     };
-    let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
+    let layer = Layer::new(server.engine.clone(), settings).expect("fit for use");
     let server = server.clone();
     let handler = move |Extension(command): Extension<Joinable>| async move {
         let transaction = server.database.pool().begin().await.expect("a transaction");
@@ -130,8 +130,8 @@ enum Loses {
 }
 
 fn giving_up(server: &Server, loses: Loses, held: Arc<(Notify, Notify)>) -> Router {
-    let terms = RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
-    let layer = Layer::new(server.engine.clone(), terms).expect("fit for use");
+    let settings = RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
+    let layer = Layer::new(server.engine.clone(), settings).expect("fit for use");
     let server = server.clone();
     let handler = move |Extension(command): Extension<Joinable>| async move {
         match loses {

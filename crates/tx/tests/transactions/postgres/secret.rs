@@ -1,7 +1,7 @@
 //! While the hashing secret is being replaced, the old ID decides.
 
 use super::world::{World, body, intent, ran};
-use semel::secrets::{Bounded, Phase, Terms, rotation};
+use semel::secrets::{Bounded, Phase, RefreshSettings, rotation};
 use semel::{Engine, Settings, SystemClock, SystemRandom};
 use semel_tx::postgres::{Database, transact};
 use std::time::Duration;
@@ -9,9 +9,13 @@ use tokio::task::JoinSet;
 
 /// A node that checks for a new secret this often.
 async fn node(world: &World, refresh_every: Duration) -> Engine {
-    let terms = Terms { refresh_every, good_for: Duration::from_secs(4), in_flight: Duration::from_secs(5) };
+    let refresh = RefreshSettings {
+        refresh_every,
+        good_for: Duration::from_secs(4),
+        in_flight: Duration::from_secs(5),
+    };
     let settings = Settings { store_timeout: Duration::from_secs(4), ..Settings::default() };
-    let builder = world.builder().await.settings(settings).secret_terms(terms);
+    let builder = world.builder().await.settings(settings).secret_refresh(refresh);
     builder.build().await.expect("an engine")
 }
 

@@ -58,7 +58,7 @@ async fn a_handler_may_join_by_hand_until_it_returns() {
     let world = World::new();
     let (node, pool) = (world.node().await, pool(&world, 1).await);
     let (late, mut came_late) = tokio::sync::mpsc::unbounded_channel();
-    let terms = RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
+    let settings = RouteSettings { policy: Policy::new(Class::Local), ..RouteSettings::default() };
     let engine = node.engine.clone();
     let handler = move |Extension(command): Extension<Joinable>| async move {
         let mut connection = pool.acquire().await.expect("a connection");
@@ -80,7 +80,7 @@ async fn a_handler_may_join_by_hand_until_it_returns() {
     let app = Router::new()
         .route("/orders", post(handler))
         .route("/late", post(keeping))
-        .layer(Layer::new(node.engine.clone(), terms).expect("fit for use"));
+        .layer(Layer::new(node.engine.clone(), settings).expect("fit for use"));
     for replayed in [None, Some("true")] {
         let reply = send(&app, "/orders", KEY, "book").await;
         assert_eq!((reply.0.as_u16(), reply.2.as_str()), (201, "by hand"), "{reply:?}");

@@ -1,16 +1,20 @@
 //! While the hashing secret is being replaced, the old ID decides.
 
 use super::world::{Node, World, body, intent, ordering, ran};
-use semel::secrets::{Bounded, Phase, Terms, rotation};
+use semel::secrets::{Bounded, Phase, RefreshSettings, rotation};
 use semel::{Engine, Settings, SystemClock, SystemRandom};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// A node that checks for a new secret this often.
 async fn node(world: &World, refresh_every: Duration) -> Node {
-    let terms = Terms { refresh_every, good_for: Duration::from_secs(4), in_flight: Duration::from_secs(5) };
+    let refresh = RefreshSettings {
+        refresh_every,
+        good_for: Duration::from_secs(4),
+        in_flight: Duration::from_secs(5),
+    };
     let settings = Settings { store_timeout: Duration::from_secs(4), ..Settings::default() };
-    Node::on(&world.path(), |builder| builder.settings(settings).secret_terms(terms)).await
+    Node::on(&world.path(), |builder| builder.settings(settings).secret_refresh(refresh)).await
 }
 
 fn bounded(engine: &Engine) -> Bounded<'_> {

@@ -1,4 +1,4 @@
-//! The terms of a route, from its options. A mistake in `[defaults]` is reported once, not for every operation that inherits
+//! The settings of a route, from its options. A mistake in `[defaults]` is reported once, not for every operation that inherits
 //! it.
 
 use super::records::Sealing;
@@ -29,8 +29,8 @@ impl RouteErrors<'_, '_, '_> {
         }
     }
 
-    /// The terms of `options`. Reports everything that is wrong with them.
-    pub(super) fn terms(
+    /// The settings of `options`. Reports everything that is wrong with them.
+    pub(super) fn route_settings(
         &self,
         options: &RouteOptions,
         name: Option<String>,
@@ -39,12 +39,13 @@ impl RouteErrors<'_, '_, '_> {
         let report_mistake = |(keys, report): OptionError| self.report(keys, &report, "change one of them");
         let draft = Draft::of(options, deadline);
         let mut policy = draft.policy().map_err(report_mistake).ok()?;
-        // The engine adds the skew to every record's terms, so the check includes it.
+        // The engine adds the skew to every record's policy, so the check includes it.
         policy.skew = self.skew;
         self.check_horizon(options, policy.ttl);
-        let mut terms = draft.terms(name, self.check_policy(policy)).map_err(report_mistake).ok()?;
-        self.seal(&mut terms);
-        match terms.check() {
+        let mut route_settings =
+            draft.route_settings(name, self.check_policy(policy)).map_err(report_mistake).ok()?;
+        self.seal(&mut route_settings);
+        match route_settings.check() {
             Err(error @ RouteSettingsError::KeyHeader) => {
                 self.report(&["key_from"], &error.to_string(), "name the header that clients send");
             }
@@ -57,18 +58,18 @@ impl RouteErrors<'_, '_, '_> {
             }
             _ => {}
         }
-        Some(terms)
+        Some(route_settings)
     }
 
-    /// Seals the outcomes of these terms, or not, as `[sealing]` says. Reports terms that cannot be sealed.
-    fn seal(&self, terms: &mut RouteSettings) {
-        if terms.seal == Seal::Required {
+    /// Seals the outcomes of this route, or not, as `[sealing]` says. Reports settings that cannot be sealed.
+    fn seal(&self, route_settings: &mut RouteSettings) {
+        if route_settings.seal == Seal::Required {
             if !self.sealing.has_keys {
                 let problem = "kept = \"sealed\" needs a key, but [sealing] has none";
                 self.report(&["kept"], problem, "write a [[sealing.key]], or kept = \"whole\"");
             }
         } else if self.sealing.is_by_choice {
-            terms.seal = Seal::Off;
+            route_settings.seal = Seal::Off;
         }
     }
 
