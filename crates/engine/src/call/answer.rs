@@ -143,6 +143,8 @@ pub enum GivenUp {
     Panicked,
     /// The effect had not begun at the deadline.
     Overran,
+    /// The effect had not begun [within the caller's limit](crate::Intent::beginning_within).
+    Late,
     /// The engine was shut down before the effect began.
     Closing,
 }
@@ -154,6 +156,7 @@ impl GivenUp {
             Self::Lapsed => "the lease expired before the effect began",
             Self::Panicked => "the work panicked before the effect began",
             Self::Overran => "the effect had not begun by the work's deadline",
+            Self::Late => "the effect had not begun within the caller's time limit",
             Self::Closing => "the process was shut down before the effect began",
         }
     }

@@ -76,6 +76,12 @@ impl Attempt {
         self.ownership.promise_checks();
     }
 
+    /// Whether the effect may have begun: always, unless the work [promised](Self::promise_checks) to check before, and
+    /// no check has succeeded.
+    pub fn has_begun(&self) -> bool {
+        !self.ownership.has_sent_nothing()
+    }
+
     /// Whether the work's deadline is over.
     pub fn is_overdue(&self) -> bool {
         let ownership = &self.ownership;

@@ -266,7 +266,8 @@ async fn put(
 fn owned(by: Claiming<'_>, id: CommandId, record: Record, now: Time) -> Claim {
     // If the time was replaced during the claim, its dates are invalid.
     let is_held = machine::is_held(&record, by.node.clock.at(now));
-    let ownership = Ownership::new(Arc::clone(by.node), id, record, by.started_at, by.recognised.intent.seal);
+    let ownership = Ownership::new(Arc::clone(by.node), id, record, by.started_at, by.recognised.intent.seal)
+        .beginning_by(by.recognised.begin_by);
     // If the claim took so long that its lease is over, a later attempt with a higher fence may have come and been
     // purged. This owner can report that nothing was sent.
     if is_held { Claim::Owned(ownership) } else { Claim::Lapsed(ownership) }

@@ -96,6 +96,8 @@ enum FirstEvent<L> {
     Ended(WorkResult<L>),
     Panicked,
     Overran,
+    /// The effect had not begun in time, and now cannot.
+    Late,
     Closing,
 }
 
@@ -116,6 +118,8 @@ pub(crate) async fn conduct<L: Send>(
     let renewal = node.renewer.keep(&ownership).await;
     let hindrance = if has_begun && !ownership.may_send() {
         Some(GivenUp::Lapsed)
+    } else if ownership.is_late() {
+        Some(GivenUp::Late)
     } else {
         node.tasks.is(Closing::Now).then_some(GivenUp::Closing)
     };
@@ -139,6 +143,7 @@ pub(crate) async fn conduct<L: Send>(
             let why = match event {
                 FirstEvent::Panicked => GivenUp::Panicked,
                 FirstEvent::Overran => GivenUp::Overran,
+                FirstEvent::Late => GivenUp::Late,
                 FirstEvent::Closing | FirstEvent::Ended(_) => GivenUp::Closing,
             };
             give_up(&ownership, &running_entry, reply, why).await;
@@ -149,7 +154,7 @@ pub(crate) async fn conduct<L: Send>(
             drop(running_entry);
             answer(reply, &record, unknown(&ownership));
         }
-        FirstEvent::Overran => {
+        FirstEvent::Overran | FirstEvent::Late => {
             node.observe(&Event::Overran { operation_id, operation: record.operation() });
             in_doubt(&ownership, running_entry, reply, "the work took longer than its deadline").await;
         }
@@ -170,9 +175,18 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
             node.clock.sleep(left()).await;
         }
     };
+    // Only work that promised to check can be stopped without a doubt; all other work has begun.
+    let late = async {
+        let Some(by) = ownership.begin_by() else { return std::future::pending().await };
+        node.clock.sleep(by.saturating_sub(node.clock.uptime())).await;
+        if !ownership.close_if_unsent() {
+            std::future::pending().await
+        }
+    };
     let ended = tokio::select! {
         biased;
         ended = in_time => ended,
+        () = late => return FirstEvent::Late,
         () = node.tasks.closed(Closing::Now) => return FirstEvent::Closing,
         () = deadline => None,
     };

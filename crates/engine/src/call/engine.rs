@@ -108,6 +108,9 @@ impl Engine {
                 }
             }
         };
+        if recognised.begin_by.is_some_and(|by| node.clock.uptime() >= by) {
+            return Err(Error::GivenUp(GivenUp::Late));
+        }
         let work: Work<L> = Box::new(move |attempt| Box::pin(work(attempt)));
         match self.claim_and_run(recognised.clone(), running_entry, work).await? {
             RunResult::Answered(answer) => Ok(answer),

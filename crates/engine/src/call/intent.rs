@@ -34,6 +34,7 @@ pub struct Intent {
     pub(crate) payload: Arc<dyn Payload>,
     pub(crate) begin: Begin,
     pub(crate) wait: Option<Duration>,
+    pub(crate) begin_within: Option<Duration>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) rates: Option<RateKeeper>,
     pub(crate) measure: Measure,
@@ -61,6 +62,7 @@ impl Intent {
             payload,
             begin: Begin::Processing,
             wait: None,
+            begin_within: None,
             address: None,
             rates: None,
             measure: Measure::default(),
@@ -83,6 +85,18 @@ impl Intent {
     #[must_use]
     pub fn waiting(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// How long this call may take until its effect begins. If it has not begun by then, the attempt is given back, and
+    /// the call fails with [`GivenUp::Late`](crate::GivenUp::Late). The limit counts from the call of
+    /// [`Engine::execute`](crate::Engine::execute). The effect begins with the work; if the work
+    /// [promised to check](crate::Attempt::promise_checks), it begins with the first check that succeeds.
+    ///
+    /// Nothing that has begun is cut off, and the limit is no part of the intent: a duplicate may have another one.
+    #[must_use]
+    pub fn beginning_within(mut self, limit: Duration) -> Self {
+        self.begin_within = Some(limit);
         self
     }
 

@@ -24,6 +24,8 @@ use std::time::Duration;
 pub(crate) struct RecognisedIntent {
     pub(crate) intent: Arc<Intent>,
     pub(crate) view: View,
+    /// The uptime by which its effect must have begun.
+    pub(crate) begin_by: Option<Duration>,
     current: CommandWithoutPayload,
     old: Option<CommandWithoutPayload>,
 }
@@ -83,21 +85,22 @@ impl RecognisedIntent {
         let fingerprint = intent.payload.fingerprint(&intent.policy.selection).map_err(Error::Fingerprint)?;
         let (policy, payload) = (Arc::clone(&intent.policy), Arc::clone(&intent.payload));
         let read = Read { policy, fingerprint, payload };
-        Self::under(view, Arc::new(Intent { payload: Arc::new(read), ..intent }))
+        let begin_by = intent.begin_within.map(|limit| node.clock.uptime().saturating_add(limit));
+        Self::under(view, Arc::new(Intent { payload: Arc::new(read), ..intent }), begin_by)
     }
 
     /// The same intent under the current secrets.
     pub(crate) fn again(&self, node: &Node) -> Result<Self, Error> {
-        Self::under(current_view(node)?, Arc::clone(&self.intent))
+        Self::under(current_view(node)?, Arc::clone(&self.intent), self.begin_by)
     }
 
-    fn under(view: View, intent: Arc<Intent>) -> Result<Self, Error> {
+    fn under(view: View, intent: Arc<Intent>, begin_by: Option<Duration>) -> Result<Self, Error> {
         let Intent { scope, key, policy, payload, .. } = &*intent;
         let commands =
             view.commands(scope, key, Arc::clone(policy), &**payload).map_err(Error::Fingerprint)?;
         let current = CommandWithoutPayload::of(&commands.current);
         let old = commands.old.as_ref().map(CommandWithoutPayload::of);
-        Ok(Self { intent, view, current, old })
+        Ok(Self { intent, view, begin_by, current, old })
     }
 
     /// How long a transaction may wait for this process: as long as its work may take, and its commit after that.

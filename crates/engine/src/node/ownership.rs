@@ -43,6 +43,8 @@ pub(crate) struct Ownership {
     closed: AtomicBool,
     /// Whether a check has allowed the work to send, if the work promised to send nothing without one.
     checked: Mutex<Option<bool>>,
+    /// The uptime by which the effect must have begun, if the caller set a limit.
+    begin_by: Option<Duration>,
     /// The uptime at which the work must have ended.
     deadline: Mutex<Duration>,
     /// The work was given more time.
@@ -98,10 +100,16 @@ impl Ownership {
             ended,
             closed,
             checked,
+            begin_by: None,
             deadline,
             deadline_moved,
             renewed_enough,
         }
+    }
+
+    /// The same with a limit for the beginning of the effect.
+    pub(crate) fn beginning_by(self, begin_by: Option<Duration>) -> Self {
+        Self { begin_by, ..self }
     }
 
     /// The record as it was last known to be stored.
@@ -162,7 +170,8 @@ impl Ownership {
     /// Whether the effect may be sent right now. If so, it counts as sent.
     pub(crate) fn check(&self) -> bool {
         let mut checked = self.checked();
-        let may_send = self.may_send();
+        let is_too_late = *checked == Some(false) && self.is_late();
+        let may_send = !is_too_late && self.may_send();
         if let Some(checked) = checked.as_mut() {
             *checked |= may_send;
         }
@@ -177,6 +186,26 @@ impl Ownership {
     /// Whether the work promised to check before it sends, and no check has succeeded. Ask after [`close`](Self::close).
     pub(crate) fn has_sent_nothing(&self) -> bool {
         *self.checked() == Some(false)
+    }
+
+    /// Nothing may be sent from here on, if nothing was: `false` if something may have been sent.
+    pub(crate) fn close_if_unsent(&self) -> bool {
+        let checked = self.checked();
+        let is_unsent = *checked == Some(false);
+        if is_unsent {
+            self.closed.store(true, Ordering::Release);
+        }
+        is_unsent
+    }
+
+    /// The uptime by which the effect must have begun.
+    pub(crate) fn begin_by(&self) -> Option<Duration> {
+        self.begin_by
+    }
+
+    /// Whether the time for the beginning of the effect is over.
+    pub(crate) fn is_late(&self) -> bool {
+        self.begin_by.is_some_and(|by| self.node.clock.uptime() >= by)
     }
 
     /// Whether the work promised to check before it sends, and may have sent.

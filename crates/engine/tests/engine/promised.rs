@@ -72,3 +72,61 @@ async fn work_that_may_have_sent_is_in_doubt_soon_after_its_deadline() {
     assert!(world.saw("Overran"));
     assert_eq!(world.record().await.state_name(), StateName::Unknown);
 }
+
+/// Runs work that waits until it may check, sends, and waits for an answer.
+fn call_within(
+    engine: &Engine,
+    limit: std::time::Duration,
+) -> (JoinHandle<Result<u32, RunError>>, oneshot::Sender<()>, oneshot::Sender<u32>) {
+    let ((let_go, turn), (give, answer)) = (oneshot::channel(), oneshot::channel());
+    let engine = engine.clone();
+    let work = move |attempt: Attempt| async move {
+        attempt.promise_checks();
+        turn.await.expect("the test lets it go, or drops the work");
+        attempt.check()?;
+        Ok::<_, Failed>(answer.await.expect("the test gives it"))
+    };
+    let limited = intent("k", "5").beginning_within(limit);
+    let call = async move { engine.run(limited, work).await.map(|ran| ran.value) };
+    (tokio::spawn(call), let_go, give)
+}
+
+#[tokio::test]
+async fn an_attempt_that_has_not_begun_within_the_callers_limit_is_given_back() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (call, _let_go, _give) = call_within(&engine, secs(5));
+    world.pass(secs(4)).await;
+    assert!(!call.is_finished());
+    world.pass(secs(2)).await;
+    let ended = call.await.expect("no panic").expect_err("it is late");
+    assert!(matches!(ended.reason, RunErrorReason::NotRun(Error::GivenUp(GivenUp::Late))), "{ended:?}");
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
+    // The next call is the next attempt, with a limit of its own.
+    let (call, let_go, give) = call_within(&engine, secs(5));
+    let_go.send(()).expect("it waits");
+    give.send(8).expect("it waits");
+    assert_eq!(call.await.expect("no panic").expect("the answer"), 8);
+}
+
+#[tokio::test]
+async fn nothing_that_has_begun_is_cut_off_by_the_callers_limit() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (call, let_go, give) = call_within(&engine, secs(5));
+    let_go.send(()).expect("it waits");
+    world.pass(secs(20)).await;
+    assert!(!call.is_finished());
+    give.send(9).expect("it waits");
+    assert_eq!(call.await.expect("no panic").expect("the answer"), 9);
+}
+
+#[tokio::test]
+async fn a_call_whose_limit_is_over_claims_nothing() {
+    let world = World::new();
+    let engine = world.engine().await;
+    let (call, _let_go, _give) = call_within(&engine, secs(0));
+    let ended = call.await.expect("no panic").expect_err("it is late");
+    assert!(matches!(ended.reason, RunErrorReason::NotRun(Error::GivenUp(GivenUp::Late))), "{ended:?}");
+    assert!(!world.saw("Claimed"));
+}
