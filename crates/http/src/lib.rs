@@ -119,8 +119,8 @@ pub use observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
 pub use problem::{Code, Failure, Form, Malformed, Problem, SPECIFICATION, TooSlow, Unread};
 pub use response::{is_endless, response_of, response_of_refusal};
 pub use route::{
-    Authorize, Callers, KeyRule, KeySource, MismatchStatus, Mode, NotIdentified, Reconciler, RoutePattern,
-    RoutePatternError, RouteSettings, RouteSettingsError, Routes, StoreDown, check_method,
+    Authorize, Callers, Deadlines, KeyRule, KeySource, MismatchStatus, Mode, NotIdentified, Reconciler,
+    RoutePattern, RoutePatternError, RouteSettings, RouteSettingsError, Routes, StoreDown, check_method,
     is_registered_method, is_shadow,
 };
 pub use run::Service;

@@ -20,6 +20,9 @@ pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed")
 pub const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 /// `false` on a response that could not be stored in time.
 pub const STORED: HeaderName = HeaderName::from_static("idempotency-stored");
+/// How many milliseconds the client still waits, unless a route says otherwise. It is the client's own; the handler gets
+/// what is left.
+pub const REQUEST_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 /// The client's key, unless a route says otherwise.
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 

@@ -95,6 +95,12 @@ route_options! {
     lease: Duration = read::duration, |draft, span| draft.policy.lease = span;
     /// See [`RouteSettings::wait`].
     wait: Duration = read::duration, |draft, span| draft.settings.wait = Some(span);
+    /// The header with a client's deadline.
+    deadline_header: Option<HeaderName> = read::deadline_header, |draft, header| draft.settings.deadlines.header = header;
+    /// See [`semel_http::Deadlines::min`].
+    deadline_min: Duration = read::duration, |draft, span| draft.settings.deadlines.min = span;
+    /// See [`semel_http::Deadlines::are_forwarded`].
+    deadline_forward: bool = read::is, |draft, forward| draft.settings.deadlines.are_forwarded = forward;
     /// After how many attempts a key is exhausted.
     attempts_max: u32 = |table, key| table.count(key, 1), |draft, max| draft.policy.attempts_max = Some(max);
     /// Whether the next request may try again after a response without effect.

@@ -47,6 +47,11 @@ pub(super) fn headers(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<He
     table.parsed_list(key, header)
 }
 
+/// A header, or "off".
+pub(super) fn deadline_header(table: &Table<'_, '_>, key: &'static str) -> Option<Option<HeaderName>> {
+    table.parsed(key, |text| if text == "off" { Ok(None) } else { header(text).map(Some) })
+}
+
 fn describe_pointer_error(error: &SelectionError) -> String {
     format!("{error}. Write a JSON pointer into the body, such as \"/client/sent_at\"")
 }

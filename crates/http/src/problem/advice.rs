@@ -36,6 +36,9 @@ impl Code {
                 "No attempt took effect. Treat the operation as failed; use a new key to try again."
             }
             Self::Unreachable => "Nothing was sent. Send the same request with the same key a little later.",
+            Self::DeadlineExceeded => {
+                "Nothing was run. Send the same request with the same key and more time, if the result is still wanted."
+            }
             Self::Streaming => {
                 "Nothing was run. Send the command as a plain request with the key, and read events in another request without a key."
             }

@@ -67,6 +67,8 @@ codes! {
     UpstreamFailed = "UPSTREAM_FAILED", 502, 2, "The service failed to answer";
     /// No answer in time.
     UpstreamTimeout = "UPSTREAM_TIMEOUT", 504, 4, "The service did not answer in time";
+    /// The client's deadline was over before the effect began.
+    DeadlineExceeded = "DEADLINE_EXCEEDED", 504, 4, "There was not enough time left";
     /// An upgrade or an endless stream.
     Streaming = "STREAMING_NOT_PROTECTED", 501, 12, "Streams cannot be protected";
     /// No such operation, or another caller's.
@@ -108,7 +110,7 @@ impl Code {
             Self::Streaming => &[501],
             Self::UpstreamFailed => &[502],
             Self::Busy | Self::ClockNotTrusted => &[503],
-            Self::UpstreamTimeout => &[504],
+            Self::UpstreamTimeout | Self::DeadlineExceeded => &[504],
             // The service stops, or another transaction came first: a retry helps soon.
             Self::NotRecorded => &[500, 503],
         }

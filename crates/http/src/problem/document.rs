@@ -201,6 +201,7 @@ mod tests {
             ("UPSTREAM_UNREACHABLE", 502),
             ("UPSTREAM_FAILED", 502),
             ("UPSTREAM_TIMEOUT", 504),
+            ("DEADLINE_EXCEEDED", 504),
             ("STREAMING_NOT_PROTECTED", 501),
             ("OPERATION_NOT_FOUND", 404),
             ("MALFORMED_REQUEST", 400),

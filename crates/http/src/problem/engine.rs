@@ -4,7 +4,7 @@ use super::code::Code;
 use super::document::Problem;
 use semel::core::fingerprint::{self, ErrorKind};
 use semel::core::id::OperationId;
-use semel::{Error, RefusalReason};
+use semel::{Error, GivenUp, RefusalReason};
 use std::time::Duration;
 
 /// When a client should retry if the store is unavailable.
@@ -19,6 +19,7 @@ impl Problem {
                 let detail = "Too many requests with new idempotency keys. Nothing was run; retry later with the same key.";
                 Self::new(Code::Quota, detail).retryable_after(exceeded.retry_after)
             }
+            Error::GivenUp(GivenUp::Late) => Self::deadline_exceeded(),
             // Waiting does not fix a configuration.
             Error::NoSealingKey | Error::Policy(_) | Error::LocalClass | Error::LocalRecord(_) => {
                 tracing::error!(%error, "a request cannot be protected with this configuration");
@@ -85,6 +86,13 @@ impl Problem {
         let detail =
             "The original request was processed, but its response was not retained. Nothing was run.";
         Self::new(Code::NotRetained, detail).about(id)
+    }
+
+    /// The client's deadline was over before anything was run.
+    pub fn deadline_exceeded() -> Self {
+        let detail = "The time that the request had left was over before it could be run. Nothing was run; retry with the \
+                      same key and more time.";
+        Self::new(Code::DeadlineExceeded, detail).retryable(true)
     }
 
     /// The store cannot be reached, and nothing was run.

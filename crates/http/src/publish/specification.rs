@@ -69,12 +69,13 @@ fn document(state: &LayerState) -> Value {
 }
 
 /// What an operation in shadow mode would promise under enforcement. Every request is passed on as it came.
-const PROMISED: [&str; 10] = [
+const PROMISED: [&str; 11] = [
     "notAppliedStatuses",
     "retained",
     "retentionSeconds",
     "tombstoneSeconds",
     "attemptsMax",
+    "deadline",
     "requestBytesMax",
     "keptResponseBytesMax",
     "mismatchStatus",
@@ -143,6 +144,11 @@ fn operation(route: Option<&str>, settings: &RouteSettings) -> Value {
             AfterExpiry::RunAsNew => 0,
         },
         "attemptsMax": policy.attempts_max,
+        "deadline": settings.deadlines.header.as_ref().map(|header| json!({
+            "header": header.as_str(),
+            "millisecondsMin": milliseconds(settings.deadlines.min),
+            "forwarded": settings.deadlines.are_forwarded,
+        })),
         "requestBytesMax": settings.request_bytes_max,
         "keptResponseBytesMax": settings.response_bytes_max,
         "mismatchStatus": match settings.mismatch {

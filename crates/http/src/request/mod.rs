@@ -2,12 +2,14 @@
 //!
 //! Neither the engine nor the inner service is called here.
 
+mod deadline;
 mod key;
 mod payload;
 mod prefer;
 mod prepare;
 pub(crate) mod streams;
 
+pub(crate) use deadline::Deadline;
 pub(crate) use key::NoKey;
 pub(crate) use payload::ParsedRequest;
 pub(crate) use prepare::{HeadKey, NotExecuted, PreparedRequest, ProtectedRequest};

@@ -2,6 +2,7 @@
 //!
 //! Everything about a request before the engine is called. The inner service is not called here.
 
+use super::deadline::Deadline;
 use super::key::NoKey;
 use super::payload::{self, FingerprintedPayload, ParsedRequest, RequestPayload};
 use super::{prefer, streams};
@@ -28,6 +29,8 @@ pub(crate) struct ProtectedRequest {
     pub(crate) route: Arc<CompiledRoute>,
     pub(crate) target: Target,
     pub(crate) form: Form,
+    /// When the client no longer waits. None in shadow mode, which changes nothing.
+    pub(crate) deadline: Option<Deadline>,
 }
 
 /// A request that is ready for the engine.
@@ -107,6 +110,9 @@ impl ProtectedRequest {
             Some(scope) => scope,
             None => Arc::new(self.state.scope(&self.route, parts, operation.clone())?),
         };
+        if self.deadline.as_ref().is_some_and(Deadline::is_too_short) {
+            return Err(Problem::deadline_exceeded().into());
+        }
         let intent = self.build_intent(parts, &scope, &key, known, is_async);
         Ok(PreparedRequest { intent, scope, operation, key, complete, is_async })
     }
@@ -233,7 +239,13 @@ impl ProtectedRequest {
         if let Some(rates) = &settings.rates {
             intent = intent.limited_by(rates.clone());
         }
-        if let Some(wait) = if is_async { Some(Duration::ZERO) } else { settings.wait } {
+        let mut wait = if is_async { Some(Duration::ZERO) } else { settings.wait };
+        if let Some(deadline) = &self.deadline {
+            let left = deadline.left();
+            wait = Some(wait.unwrap_or_else(|| self.state.engine.wait()).min(left));
+            intent = intent.beginning_within(left);
+        }
+        if let Some(wait) = wait {
             intent = intent.waiting(wait);
         }
         if let Some(address) = self.state.address_of(parts) {

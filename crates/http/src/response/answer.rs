@@ -32,6 +32,7 @@ impl Responder<'_> {
         let mut response = match ran.local {
             AttemptResponse::Response(response) => *response,
             AttemptResponse::Failed(failure) => self.respond(self.failure(failure, id, ran.repeatable)),
+            AttemptResponse::Late => self.respond(Problem::deadline_exceeded().about(id)),
         };
         response.headers_mut().insert(names::OPERATION_ID, names::operation_id(id));
         replay::mark(response.headers_mut(), ran.stored);

@@ -27,6 +27,8 @@ use std::borrow::Cow;
 pub(crate) enum AttemptResponse {
     Response(Box<Response<Body>>),
     Failed(Failure),
+    /// Nothing was sent, because its client's deadline was over.
+    Late,
 }
 
 /// Reads a response, as far as it has to be stored and there is memory.
@@ -95,6 +97,12 @@ pub(crate) fn omit_body(response: &mut Response<Body>) {
 /// There is no complete response, and the effect is in doubt.
 pub(crate) fn ending_of_failure(failure: Failure) -> WorkResult<AttemptResponse> {
     WorkResult::new(Ending::InDoubt, AttemptResponse::Failed(failure)).because(failure.why())
+}
+
+/// Nothing was sent before the client's deadline. Waiting duplicates may have more time, so they get no answer of it.
+pub(crate) fn late() -> WorkResult<AttemptResponse> {
+    WorkResult::new(Ending::NotApplied(None), AttemptResponse::Late)
+        .because("the client's deadline was over, nothing was sent")
 }
 
 /// What an operator should know about a response that is not replayed.

@@ -5,6 +5,7 @@
 mod authorize;
 mod callers;
 mod compiled_route;
+mod deadlines;
 mod found_response;
 mod key_source;
 mod method;
@@ -20,6 +21,7 @@ pub use authorize::Authorize;
 pub(crate) use callers::TenantOf;
 pub use callers::{Callers, NotIdentified};
 pub(crate) use compiled_route::CompiledRoute;
+pub use deadlines::Deadlines;
 pub use key_source::KeySource;
 pub(crate) use method::folded;
 pub use method::{check_method, is_registered_method};

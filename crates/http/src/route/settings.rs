@@ -2,6 +2,7 @@
 
 use super::authorize::Authorize;
 use super::callers::Callers;
+use super::deadlines::Deadlines;
 use super::key_source::KeySource;
 use super::method::check_method;
 use super::pattern::RoutePatternError;
@@ -111,6 +112,8 @@ pub struct RouteSettings {
     pub rules: Rules,
     /// How long a duplicate waits for a running request. Default: the engine's setting.
     pub wait: Option<Duration>,
+    /// How a client's deadline is treated. See there for the default.
+    pub deadlines: Deadlines,
     /// The longest request body, both received and decoded. 10 MiB.
     pub request_bytes_max: usize,
     /// The longest response body that is stored. 10 MiB. A longer one is passed on, and retries learn that it was
@@ -148,6 +151,7 @@ impl Default for RouteSettings {
             policy: Policy::new(Class::External),
             rules: Rules::default(),
             wait: None,
+            deadlines: Deadlines::default(),
             request_bytes_max: 10 * MIB,
             response_bytes_max: 10 * MIB,
             stored_headers: StoredHeaders::default(),

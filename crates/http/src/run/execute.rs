@@ -11,7 +11,7 @@ use crate::memory::{BudgetExhausted, ResponseMemory};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{Code, Failure, Problem};
-use crate::request::{PreparedRequest, ProtectedRequest};
+use crate::request::{Deadline, PreparedRequest, ProtectedRequest};
 use crate::response::{AttemptResponse, Responder, answer, ending};
 use crate::route::StoreDown;
 use crate::stored::rebuild;
@@ -26,6 +26,7 @@ use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
 use semel::{Attempt, Error, ExecuteResponse, Replayed, RequestOutcome, WorkResult};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
@@ -73,6 +74,7 @@ impl ProtectedRequest {
         let pending_call =
             PendingCall(Arc::new(Mutex::new(Some(HandlerCall { inner, parts, complete, memory }))));
         let (begun, began) = oneshot::channel();
+        let deadline = self.deadline.clone();
         let asked_with = key.clone();
         let work = {
             let pending_call = PendingCall(Arc::clone(&pending_call.0));
@@ -83,10 +85,10 @@ impl ProtectedRequest {
             move |attempt: Attempt| {
                 let work = async move {
                     let _running_work = RunningWork::new(&state, &route);
-                    let _ = begun.send(attempt.operation_id());
+                    let _ = begun.send(attempt.clone());
                     let responder = Responder { state: &state, route: &route, form, operation };
                     match pending_call.take() {
-                        Some(call) => run_attempt(call, &key, attempt, &responder).await,
+                        Some(call) => run_attempt(call, &key, attempt, deadline.as_ref(), &responder).await,
                         // It was already passed on, or never will be: this attempt sends nothing.
                         None => responder.unsent(attempt.operation_id()),
                     }
@@ -98,13 +100,21 @@ impl ProtectedRequest {
         let answered = if is_async {
             tokio::select! {
                 biased;
-                Ok(id) = began => return Ok(self.accepted(id)),
+                Ok(attempt) = began => return Ok(self.accepted(attempt.operation_id())),
                 answered = answered => match answered {
                     Ok(ExecuteResponse { operation_id, outcome: RequestOutcome::InProgress { .. } }) => {
                         return Ok(self.accepted(operation_id));
                     }
                     answered => answered,
                 },
+            }
+        } else if let Some(deadline) = &self.deadline {
+            tokio::select! {
+                biased;
+                answered = answered => answered,
+                attempt = begun_until(deadline, began) => {
+                    return Ok(self.still_running(attempt.operation_id(), &asked_with, operation));
+                }
             }
         } else {
             answered.await
@@ -125,6 +135,13 @@ impl ProtectedRequest {
         let memory =
             pending_call.take().map_or_else(|| self.state.response_budget.memory(client), |call| call.memory);
         Ok(self.respond_to(answer, retry, memory, &scope, &asked_with, operation).await)
+    }
+
+    /// The client's deadline is over, and the attempt goes on.
+    fn still_running(&self, id: OperationId, key: &Key, operation: Operation) -> Response<Body> {
+        let running: RequestOutcome = RequestOutcome::InProgress { retry_after: RUNNING_RETRY_AFTER };
+        let problem = self.responder(operation).refusal(id, &running);
+        self.refuse_about(problem, None, Some(id), Some(key))
     }
 
     fn responder(&self, operation: Operation) -> Responder<'_> {
@@ -149,8 +166,11 @@ impl ProtectedRequest {
                     AttemptResponse::Failed(failure) => {
                         EventKind::Refused { code: failure.code(), caller: None }
                     }
+                    AttemptResponse::Late => {
+                        EventKind::Refused { code: Code::DeadlineExceeded, caller: None }
+                    }
                 };
-                let is_failed = matches!(ran.local, AttemptResponse::Failed(_));
+                let is_failed = !matches!(ran.local, AttemptResponse::Response(_));
                 let is_in_doubt = state.is_none_or(|state| state == StateName::Unknown);
                 let named = (is_failed || is_in_doubt).then_some(key);
                 self.state.report_about(&self.route, what, Some(id), named);
@@ -296,11 +316,29 @@ fn is_out_of_reach(error: &Error) -> bool {
     }
 }
 
+/// When to retry a request that was still running at its client's deadline.
+const RUNNING_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The pause between two looks at an attempt that the engine is about to give back.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Resolves if the effect has begun and the deadline is over. An attempt that has not begun by then is given back by the
+/// engine, which answers the call.
+async fn begun_until(deadline: &Deadline, began: oneshot::Receiver<Attempt>) -> Attempt {
+    deadline.over().await;
+    let Ok(attempt) = began.await else { return std::future::pending().await };
+    while !attempt.has_begun() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    attempt
+}
+
 /// One attempt: the call of the inner service, and what its response means.
 async fn run_attempt<S, R>(
     call: HandlerCall<S>,
     key: &Key,
     attempt: Attempt,
+    deadline: Option<&Deadline>,
     responder: &Responder<'_>,
 ) -> WorkResult<AttemptResponse>
 where
@@ -309,7 +347,10 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let HandlerCall { mut inner, parts, complete, memory } = call;
+    let HandlerCall { mut inner, mut parts, complete, memory } = call;
+    if let Some(deadline) = deadline {
+        deadline.forward(&mut parts.headers);
+    }
     let method = parts.method.clone();
     let id = attempt.operation_id();
     let class = attempt.class();
@@ -318,6 +359,10 @@ where
     let called = inner.call(request).await.map_err(|error| Failure::found_in(&*error.into()));
     match called {
         Ok(response) => ending::ending_of_response(response, &method, &handle, memory, responder).await,
+        // Its own caller had too little time; the next one may have more.
+        Err(failure) if failure.nothing_was_sent() && deadline.is_some_and(Deadline::is_over) => {
+            ending::late()
+        }
         Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),
         Err(failure) => ending::ending_of_failure(failure),
     }

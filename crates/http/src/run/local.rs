@@ -9,7 +9,7 @@ use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, Problem, is_grpc};
-use crate::request::{PreparedRequest, ProtectedRequest};
+use crate::request::{Deadline, PreparedRequest, ProtectedRequest};
 use crate::response::AttemptResponse;
 use crate::stored::replay;
 use bytes::Bytes;
@@ -26,7 +26,7 @@ impl ProtectedRequest {
         self,
         prepared: PreparedRequest,
         inner: S,
-        parts: Parts,
+        mut parts: Parts,
     ) -> Result<Response<Body>, S::Error>
     where
         S: tower_service::Service<Request<Body>, Response = Response<R>>,
@@ -44,6 +44,18 @@ impl ProtectedRequest {
             Ok(HandedOver::Answered(answer)) => with_response(answer, None),
             Ok(HandedOver::Owned(handover)) => {
                 let id = handover.operation_id();
+                if self.deadline.as_ref().is_some_and(Deadline::is_over) {
+                    drop(handover.close(true));
+                    return Ok(self.refuse_about(
+                        Problem::deadline_exceeded().about(id),
+                        None,
+                        Some(id),
+                        Some(&key),
+                    ));
+                }
+                if let Some(deadline) = &self.deadline {
+                    deadline.forward(&mut parts.headers);
+                }
                 let called = {
                     let _running_work = RunningWork::new(&self.state, &self.route);
                     call(inner, parts, complete, handover.joinable()).await

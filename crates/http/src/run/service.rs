@@ -8,7 +8,7 @@ use crate::names;
 use crate::observe::EventKind;
 use crate::problem::Form;
 use crate::publish::resource;
-use crate::request::{NotExecuted, ProtectedRequest};
+use crate::request::{Deadline, NotExecuted, ProtectedRequest};
 use crate::response::ending;
 use crate::route::{KeyRule, Mode, Target};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use semel::core::policy::Class;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tokio::time::Instant;
 
 /// A service under a [`Layer`](crate::Layer).
 #[derive(Clone)]
@@ -64,7 +65,11 @@ where
             return Box::pin(forward_unprotected(inner, parts, Body::live(body), Clean::Outcome));
         };
         let form = Form::of(&parts.headers);
-        Box::pin(serve(ProtectedRequest { state, route, target, form }, inner, parts, body))
+        let deadline = match route.settings.mode {
+            Mode::Enforce => Deadline::of(&route.settings.deadlines, &parts.headers, form, Instant::now()),
+            Mode::Shadow => None,
+        };
+        Box::pin(serve(ProtectedRequest { state, route, target, form, deadline }, inner, parts, body))
     }
 }
 

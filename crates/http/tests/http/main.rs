@@ -2,6 +2,7 @@
 
 mod bodies;
 mod callers;
+mod deadlines;
 mod down;
 mod errors_have_pages;
 mod failing;
