@@ -15,6 +15,7 @@ mod clients;
 mod clock;
 mod config;
 mod crowds;
+mod deadlines;
 mod drain;
 mod erase;
 mod failing;
