@@ -42,7 +42,7 @@ pub(super) struct Args {
 
 /// The limits are the admin API's, which takes whole seconds.
 fn window(text: &str) -> Result<Duration, String> {
-    let window = duration::parse(text)?;
+    let window = duration::parse(text).map_err(|error| error.to_string())?;
     if window.subsec_nanos() != 0 {
         return Err(format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d"));
     }

@@ -83,9 +83,10 @@ const fn hidden(check: fn(&str) -> Result<(), String>) -> Kind {
     Kind::Text { name: "URL", check, is_hidden: true }
 }
 
-const SPAN: Kind = text("SPAN", |text| duration::parse(text).map(drop));
-const LIMIT: Kind = text("SPAN", |text| duration::parse_limit(text).map(drop));
-const SIZE: Kind = text("SIZE", |text| size::parse(text).map(drop));
+const SPAN: Kind = text("SPAN", |text| duration::parse(text).map(drop).map_err(|error| error.to_string()));
+const LIMIT: Kind =
+    text("SPAN", |text| duration::parse_limit(text).map(drop).map_err(|error| error.to_string()));
+const SIZE: Kind = text("SIZE", |text| size::parse(text).map(drop).map_err(|error| error.to_string()));
 const FILE: Kind = Kind::File { needs: None };
 
 const PROMISES: &str = "Promises";
@@ -107,7 +108,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         "listen",
         "SEMEL_LISTEN",
         ("listen", "address"),
-        text("ADDRESS", |text| address::parse(text).map(drop)),
+        text("ADDRESS", |text| address::parse(text).map(drop).map_err(|error| error.to_string())),
         "The address to listen on. `:8080` means every address of the machine",
     ),
     Flag::new(

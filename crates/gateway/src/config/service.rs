@@ -34,7 +34,7 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
 }
 
 fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
-    table.parsed("address", semel_text::address::parse)
+    table.parsed("address", |text| semel_text::address::parse(text).map_err(|error| error.to_string()))
 }
 
 /// Which client certificates the listener asks for, if any.

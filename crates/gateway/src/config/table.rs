@@ -233,7 +233,7 @@ impl<'p, 'i> Table<'p, 'i> {
             self.without_unit(key, value, "a duration", |digits| format!("\"{digits}s\""));
             return None;
         }
-        self.parsed(key, duration::parse)
+        self.parsed(key, |text| duration::parse(text).map_err(|error| error.to_string()))
     }
 
     /// A duration that must not be zero.
@@ -253,7 +253,7 @@ impl<'p, 'i> Table<'p, 'i> {
             self.without_unit(key, value, "a size", |digits| format!("\"{digits}MiB\""));
             return None;
         }
-        self.parsed(key, size::parse)
+        self.parsed(key, |text| size::parse(text).map_err(|error| error.to_string()))
     }
 
     pub(super) fn is(&self, key: &'static str) -> Option<bool> {

@@ -34,7 +34,7 @@ pub(super) struct Args {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = semel_text::duration::parse(text)?;
+    let interval = semel_text::duration::parse(text).map_err(|error| error.to_string())?;
     let is_fit = (Duration::from_millis(100)..=Duration::from_hours(1)).contains(&interval);
     is_fit.then_some(interval).ok_or_else(|| "write 100ms to 1h".to_owned())
 }
