@@ -4,6 +4,7 @@ use super::Options;
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// Where operators and workers connect, if anywhere: `127.0.0.1:9090`, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,19 +21,19 @@ impl Default for Address {
     }
 }
 
-impl FromStr for Address {
-    type Err = String;
+/// This text is not an admin address.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not an address with a port: write one like \"127.0.0.1:9090\", or \"off\" for none")]
+pub struct AddressError(pub String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         if text == "off" {
             return Ok(Self::Off);
         }
-        semel_text::address::parse(text).map(Self::At).map_err(|_| {
-            format!(
-                "`{text}` is not an address with a port: write one like \"127.0.0.1:9090\", or \
-                \"off\" for none"
-            )
-        })
+        semel_text::address::parse(text).map(Self::At).map_err(|_| AddressError(text.to_owned()))
     }
 }
 

@@ -6,17 +6,20 @@ use semel::archive::rfc3339;
 use semel::core::store::InboxCensus;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use thiserror::Error;
 use utoipa::ToSchema;
 
 /// The longest window: a hundred years.
 const WINDOW_MAX: Duration = Duration::from_hours(24 * 36_500);
 
-/// Whether marks can be counted for this window. An error says what is allowed.
-pub fn check_window(window: Duration) -> Result<(), String> {
-    if window <= WINDOW_MAX {
-        return Ok(());
-    }
-    Err(format!("a window must be at most {} seconds (a hundred years)", WINDOW_MAX.as_secs()))
+/// The window is longer than marks are counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a window must be at most {} seconds (a hundred years)", WINDOW_MAX.as_secs())]
+pub struct WindowTooLong;
+
+/// Whether marks can be counted for this window.
+pub fn check_window(window: Duration) -> Result<(), WindowTooLong> {
+    if window <= WINDOW_MAX { Ok(()) } else { Err(WindowTooLong) }
 }
 
 /// The report about inboxes.

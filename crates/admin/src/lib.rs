@@ -15,7 +15,9 @@ pub mod reason;
 mod service;
 pub mod shadow;
 
-pub use address::Address;
+pub use address::{Address, AddressError};
 pub use line_budget::LineBudget;
-pub use options::{COMMAND_LINE, LOOPBACK, Options, OptionsError, Role, Token, TokenHash, check_token_name};
+pub use options::{
+    COMMAND_LINE, LOOPBACK, OpenToOthers, Options, OptionsError, Role, Token, TokenHash, check_token_name,
+};
 pub use service::{AccessRefusal, Admin, Peer, ResponseLimits, Sources, is_claim, service};

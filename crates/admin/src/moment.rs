@@ -4,6 +4,7 @@ use semel::archive::rfc3339;
 use semel::core::time::Time;
 use semel_text::duration;
 use std::time::Duration;
+use thiserror::Error;
 
 /// A duration in a number and a unit, rounded down: `42s`, `18m`, `3h`, `5d`.
 pub fn age(span: Duration) -> String {
@@ -42,14 +43,17 @@ pub fn from_now(at: Time, now: Time) -> String {
     away(&rfc3339::text(at), now)
 }
 
+/// This text is neither a time nor a duration.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a time: write one like 2026-11-15T19:05:00Z, or how long ago, such as 2h")]
+pub struct MomentError(pub String);
+
 /// The value of `--since` and `--until`: a time, or a duration before now.
-pub fn parse(text: &str, now: Time) -> Result<Time, String> {
+pub fn parse(text: &str, now: Time) -> Result<Time, MomentError> {
     if let Some(moment) = rfc3339::parse(text) {
         return Ok(moment);
     }
-    duration::parse(text).map(|span| now - span).map_err(|_| {
-        format!("`{text}` is not a time: write one like 2026-11-15T19:05:00Z, or how long ago, such as 2h")
-    })
+    duration::parse(text).map(|span| now - span).map_err(|_| MomentError(text.to_owned()))
 }
 
 #[cfg(test)]

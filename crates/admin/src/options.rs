@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
+use thiserror::Error;
 
 /// What a token allows. No role includes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +148,7 @@ impl Options {
     /// Reports what is wrong, if anything: options that fail must not be served.
     pub fn check(&self) -> Result<(), OptionsError> {
         if self.tokens.is_empty() && !self.address.ip().to_canonical().is_loopback() {
-            return Err(OptionsError::OpenToOthers(self.address));
+            return Err(OptionsError::OpenToOthers(OpenToOthers(self.address)));
         }
         for (index, token) in self.tokens.iter().enumerate() {
             let name = || token.name.clone();
@@ -172,60 +173,45 @@ impl Options {
     }
 }
 
+/// Others can reach the address, and there is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "the admin address {0} can be reached from other machines, and no token is configured: anybody could settle records"
+)]
+pub struct OpenToOthers(pub SocketAddr);
+
 /// Why the admin address cannot be served with these options.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OptionsError {
     /// Others can reach the address, and there is no token.
-    OpenToOthers(SocketAddr),
+    #[error("{0}; configure a token, or listen on 127.0.0.1")]
+    OpenToOthers(OpenToOthers),
     /// A token's name cannot be used in a history.
+    #[error(
+        "{0:?} cannot be a token's name: 1 to {WHO_BYTES_MAX} bytes without control and format characters, not \"{LOOPBACK}\", \
+         which stands for requests without a token, and not beginning with \"{COMMAND_LINE}\", which stands for users of the \
+         command line"
+    )]
     UnfitName(String),
     /// A token has no role.
+    #[error("the token {0:?} has no role: give it one of read, operate, claim, bodies")]
     NoRole(String),
     /// A token is publicly known.
+    #[error(
+        "the token {0:?} is one that everybody knows: its hash is that of an example or of nothing at all; make one with `semel \
+         key token`"
+    )]
     KnownToken(String),
     /// A token is configured twice, with other roles or under another name.
+    #[error("the token {0:?} is configured twice: whose roles would count? remove one of them")]
     SameToken(String),
     /// Claims have class `local`.
+    #[error(
+        "claims cannot have class local: it is for an effect that commits in the same transaction as its record, and a claim is \
+         a request of its own; use external, or downstream where the effect's system deduplicates"
+    )]
     LocalClaims,
 }
-
-impl fmt::Display for OptionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OpenToOthers(address) => write!(
-                f,
-                "the admin address {address} can be reached from other machines, and no token is configured: anybody could \
-                 settle records; configure a token, or listen on 127.0.0.1"
-            ),
-            Self::UnfitName(name) => write!(
-                f,
-                "{name:?} cannot be a token's name: 1 to {WHO_BYTES_MAX} bytes without control and format characters, not \
-                 \"{LOOPBACK}\", which stands for requests without a token, and not beginning with \"{COMMAND_LINE}\", which \
-                 stands for users of the command line"
-            ),
-            Self::NoRole(name) => {
-                write!(f, "the token {name:?} has no role: give it one of read, operate, claim, bodies")
-            }
-            Self::KnownToken(name) => write!(
-                f,
-                "the token {name:?} is one that everybody knows: its hash is that of an example or of nothing at all; make one \
-                 with `semel key token`"
-            ),
-            Self::SameToken(name) => {
-                write!(
-                    f,
-                    "the token {name:?} is configured twice: whose roles would count? remove one of them"
-                )
-            }
-            Self::LocalClaims => f.write_str(
-                "claims cannot have class local: it is for an effect that commits in the same transaction as its record, and a \
-                 claim is a request of its own; use external, or downstream where the effect's system deduplicates",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for OptionsError {}
 
 #[cfg(test)]
 mod tests {
@@ -246,7 +232,8 @@ mod tests {
         assert_eq!(with(|_| {}), Ok(()));
         for open in ["0.0.0.0:9090", "[::]:9090", "10.0.0.1:9090", "[2001:db8::1]:9090"] {
             let address = open.parse().expect("an address");
-            assert_eq!(with(|options| options.address = address), Err(OptionsError::OpenToOthers(address)));
+            let refused = Err(OptionsError::OpenToOthers(OpenToOthers(address)));
+            assert_eq!(with(|options| options.address = address), refused);
             let guarded = with(|options| {
                 options.address = address;
                 options.tokens = vec![token("ops", "s3cret")];

@@ -3,7 +3,8 @@
 use semel_admin::client::RESPONSE_BYTES_MAX;
 use semel_net::named_file::{self, CERTIFICATES, Limit};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// What a file contains, which decides how much of it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,32 +41,37 @@ impl FileKind {
     }
 }
 
-/// The whole file, or an error that says why it was not read: [`unreadable`] puts the file's name before it.
-pub(crate) fn read(file: &Path, kind: FileKind) -> io::Result<Vec<u8>> {
-    named_file::read_once(file, kind.limit())
+/// A file that was not read, and why.
+#[derive(Debug, Error)]
+#[error("{} cannot be read: {source}", shown(file))]
+pub(crate) struct ReadError {
+    file: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+fn shown(file: &Path) -> String {
+    if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+/// The whole file.
+pub(crate) fn read(file: &Path, kind: FileKind) -> Result<Vec<u8>, ReadError> {
+    named_file::read_once(file, kind.limit()).map_err(|source| ReadError { file: file.to_owned(), source })
 }
 
 /// The same from standard input if `file` is `-`.
-pub(crate) fn read_or_stdin(file: &Path, kind: FileKind) -> io::Result<Vec<u8>> {
-    if file == Path::new("-") {
-        named_file::read_from(io::stdin().lock(), kind.limit())
-    } else {
-        read(file, kind)
+pub(crate) fn read_or_stdin(file: &Path, kind: FileKind) -> Result<Vec<u8>, ReadError> {
+    if file != Path::new("-") {
+        return read(file, kind);
     }
-}
-
-/// The message about a file, or standard input, that was not read.
-pub(crate) fn unreadable(file: &Path, error: &io::Error) -> String {
-    if file == Path::new("-") {
-        return format!("standard input cannot be read: {error}");
-    }
-    format!("{} cannot be read: {error}", file.display())
+    named_file::read_from(io::stdin().lock(), kind.limit())
+        .map_err(|source| ReadError { file: file.to_owned(), source })
 }
 
 /// The file as text.
-pub(crate) fn read_text(file: &Path, kind: FileKind) -> io::Result<String> {
+pub(crate) fn read_text(file: &Path, kind: FileKind) -> Result<String, ReadError> {
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
-    String::from_utf8(read(file, kind)?).map_err(not_text)
+    let text = String::from_utf8(read(file, kind)?).map_err(not_text);
+    text.map_err(|source| ReadError { file: file.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -79,7 +85,7 @@ mod tests {
         let file = folder.write("token", vec![b'a'; 4 << 10]);
         assert_eq!(read(&file, FileKind::Token).expect("it fits").len(), 4 << 10);
         let file = folder.write("token", vec![b'a'; (4 << 10) + 1]);
-        let refused = read(&file, FileKind::Token).expect_err("it is too large").to_string();
+        let refused = read(&file, FileKind::Token).expect_err("it is too large").source.to_string();
         assert_eq!(refused, "it is larger than 4KiB, the limit for a token");
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error as ThisError;
 
 /// Every store. A new store is one more line.
 static BACKENDS: &[&dyn Backend] = &[
@@ -35,6 +36,32 @@ pub fn url_forms() -> String {
 /// The libraries of the stores, with their versions, one per line.
 pub fn libraries() -> Vec<String> {
     BACKENDS.iter().filter_map(|backend| backend.library()).collect()
+}
+
+/// Why a text is not the URL of a store. It may contain a password, so only its scheme is repeated.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+pub enum UrlError {
+    /// It has no scheme.
+    #[error("a store's URL begins with its kind and a colon: write {}", url_forms())]
+    NoScheme,
+    /// No store has this scheme. None if it does not look like one.
+    #[error(
+        "this version of Semel has no store for {urls}; it has {forms}",
+        urls = .0.as_ref().map_or_else(|| "such URLs".to_owned(), |scheme| format!("{scheme}: URLs")),
+        forms = url_forms()
+    )]
+    UnknownScheme(Option<String>),
+    /// The store refuses the rest, for this reason.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A store that cannot be opened.
+#[derive(Debug, ThisError)]
+#[error("{url} cannot be opened: {source}")]
+pub struct OpenError {
+    url: Url,
+    pub(crate) source: Error,
 }
 
 /// The URL of a store.
@@ -89,23 +116,14 @@ impl Url {
     }
 
     /// Opens the store for reading and writing.
-    pub async fn open(&self) -> Result<Arc<dyn Store>, String> {
+    pub async fn open(&self) -> Result<Arc<dyn Store>, OpenError> {
         self.open_with(&OpenOptions::default()).await
     }
 
     /// Opens the store for reading and writing, with options.
-    pub async fn open_with(&self, options: &OpenOptions) -> Result<Arc<dyn Store>, String> {
-        self.try_open(options).await.map_err(|error| self.unopened(&error))
-    }
-
-    /// The same with the store's own error.
-    pub(crate) async fn try_open(&self, options: &OpenOptions) -> Result<Arc<dyn Store>, Error> {
-        self.backend.open(&self.address, options).await
-    }
-
-    /// Why it cannot be opened.
-    pub(crate) fn unopened(&self, error: &Error) -> String {
-        format!("{self} cannot be opened: {error}")
+    pub async fn open_with(&self, options: &OpenOptions) -> Result<Arc<dyn Store>, OpenError> {
+        let opened = self.backend.open(&self.address, options).await;
+        opened.map_err(|source| OpenError { url: self.clone(), source })
     }
 
     /// Parts of the URL that have no effect, one sentence for each.
@@ -142,23 +160,17 @@ impl PartialEq for Url {
 impl Eq for Url {}
 
 impl FromStr for Url {
-    type Err = String;
+    type Err = UrlError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let forms = url_forms();
-        let Some((scheme, address)) = text.split_once(':') else {
-            // It may contain a password anyway.
-            return Err(format!("a store's URL begins with its kind and a colon: write {forms}"));
-        };
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let (scheme, address) = text.split_once(':').ok_or(UrlError::NoScheme)?;
         let has_scheme =
             |backend: &&dyn Backend| backend.scheme() == scheme || backend.scheme_aliases().contains(&scheme);
         let Some(backend) = BACKENDS.iter().copied().find(has_scheme) else {
-            // The rest may contain a password, so it is not repeated.
             let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
-            let shown = if is_scheme { format!("{scheme}: URLs") } else { "such URLs".to_owned() };
-            return Err(format!("this version of Semel has no store for {shown}; it has {forms}"));
+            return Err(UrlError::UnknownScheme(is_scheme.then(|| scheme.to_owned())));
         };
-        backend.check(address)?;
+        backend.check(address).map_err(UrlError::Refused)?;
         Ok(Self { backend, address: address.to_owned() })
     }
 }
@@ -209,7 +221,7 @@ mod tests {
             "postgresql://u@h/d?password=hunter2",
             "hunter2 x:y",
         ] {
-            let refusal = bad.parse::<Url>().expect_err("no store");
+            let refusal = bad.parse::<Url>().expect_err("no store").to_string();
             assert!(!refusal.contains("hunter2"), "{refusal}");
             let helps = ["sqlite:", "memory:", "password=env:NAME", "env:NAME or file:PATH"];
             assert!(helps.iter().any(|help| refusal.contains(help)), "{refusal}");

@@ -1,6 +1,6 @@
 //! The admin API in this process, over an engine that it was given: nothing listens.
 
-use super::{RESPONSE_BYTES_MAX, Reply, reply};
+use super::{AskError, RESPONSE_BYTES_MAX, Reply, reply};
 use crate::{
     Admin, LOOPBACK, Options, OptionsError, Peer, ResponseLimits, Role, Sources, Token, TokenHash, service,
 };
@@ -58,7 +58,7 @@ impl InProcess {
     }
 
     /// Sends a request. An error if the response cannot be understood.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, AskError> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let body = body.map(|document| Bytes::from(document.to_string())).unwrap_or_default();
         let request = Request::builder()
@@ -67,12 +67,10 @@ impl InProcess {
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, "application/json")
             .extension(Peer { address: loopback, local: loopback })
-            .body(Full::new(body))
-            .map_err(|error| error.to_string())?;
+            .body(Full::new(body))?;
         let Ok(response) = self.admin.clone().call(request).await;
         let (parts, body) = response.into_parts();
-        let body =
-            Limited::new(body, RESPONSE_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
+        let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await.map_err(AskError::Body)?;
         reply(&parts, &body.to_bytes())
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Both end at the engine, which applies the machine's rules and writes into the history who did what, and why.
 
+mod error;
 mod in_process;
 mod remote;
 
+pub use error::{AskError, RemoteError, UrlError};
 pub use in_process::{InProcess, ResponseLimitsOf, holder_name};
 pub use remote::{Remote, Url};
 
@@ -35,10 +37,9 @@ impl fmt::Debug for Reply {
 }
 
 /// A response from its parts.
-fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, String> {
+fn reply(parts: &http::response::Parts, body: &[u8]) -> Result<Reply, AskError> {
     let status = parts.status.as_u16();
-    let document = serde_json::from_slice(body)
-        .map_err(|_| format!("the response ({status}) is not JSON; is this an admin address?"))?;
+    let document = serde_json::from_slice(body).map_err(|source| AskError::NotJson(status, source))?;
     let retry_after = parts.headers.get(http::header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
     Ok(Reply { status, retry_after, document })

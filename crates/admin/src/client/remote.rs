@@ -1,7 +1,7 @@
 //! A running gateway's admin address, over HTTP: one request on one connection, bounded in time and size, without
 //! redirects.
 
-use super::{RESPONSE_BYTES_MAX, Reply, reply};
+use super::{AskError, RESPONSE_BYTES_MAX, RemoteError, Reply, UrlError, reply};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderValue, Method, Request};
@@ -15,9 +15,9 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The API itself gives a store 10 s for a page.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A gateway's admin address: `http://127.0.0.1:9090`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,25 +27,17 @@ pub struct Url {
 }
 
 impl FromStr for Url {
-    type Err = String;
+    type Err = UrlError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UrlError> {
         let is_tls = text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
         if !is_tls && !text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) {
-            return Err("expected http://HOST:PORT or https://HOST:PORT".to_owned());
+            return Err(UrlError::Scheme);
         }
-        // The URL may contain a password, so it is not repeated.
         if text.contains('@') {
-            return Err(
-                "the admin address contains credentials, which are not sent: put a token into SEMEL_ADMIN_TOKEN, or into a \
-                 file for --token-file"
-                    .to_owned(),
-            );
+            return Err(UrlError::Credentials);
         }
-        let target = Target::parse(text);
-        let target =
-            target.map_err(|error| format!("the admin address cannot be used: {}", error.reason()))?;
-        Ok(Self { target, is_tls })
+        Ok(Self { target: Target::parse(text).map_err(UrlError::Target)?, is_tls })
     }
 }
 
@@ -74,63 +66,48 @@ pub struct Remote {
 
 impl Remote {
     /// Opens no connection yet. `authorities`: PEM, trusted instead of the system's.
-    pub fn new(url: Url, token: Option<&str>, authorities: Option<&[u8]>) -> Result<Self, String> {
+    pub fn new(url: Url, token: Option<&str>, authorities: Option<&[u8]>) -> Result<Self, RemoteError> {
         let authorization = token.map(|token| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| "the token has characters that are not allowed in a header".to_owned())?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(RemoteError::Token)?;
             value.set_sensitive(true);
-            Ok::<_, String>(value)
+            Ok::<_, RemoteError>(value)
         });
         let trusted = match authorities {
             _ if !url.is_tls => None,
-            Some(pem) => Some(Authorities::only(pem).map_err(|error| error.to_string())?),
+            Some(pem) => Some(Authorities::only(pem)?),
             None => Some(Authorities::default()),
         };
         let client = Client::new(url.target.host(), url.target.port(), trusted.as_ref());
         let client = client.map_err(|error| match error {
-            ClientError::Host => format!("the host of {url} is not valid in a certificate"),
-            ClientError::Authorities(AuthoritiesError::None) => {
-                format!("{}; give --ca FILE", AuthoritiesError::None)
-            }
-            ClientError::Authorities(error) => error.to_string(),
+            ClientError::Host => RemoteError::Host(url.to_string()),
+            ClientError::Authorities(AuthoritiesError::None) => RemoteError::NoAuthorities,
+            ClientError::Authorities(error) => error.into(),
         })?;
         Ok(Self { url, client, authorization: authorization.transpose()? })
     }
 
     /// Sends a request, and reads the response.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
-        let url = &self.url;
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, AskError> {
+        let url = || self.url.to_string();
         let request = self.request(method, path, body)?;
         let mut connection = match timeout(CONNECT_WITHIN, self.client.connect()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(ConnectError::Tls(error))) => return Err(format!("no TLS with {url}: {error}")),
-            Ok(Err(ConnectError::Name(error) | ConnectError::Connect(error))) => {
-                return Err(format!(
-                    "{url} cannot be reached: {error}. Is a gateway running there, with --admin? You can \
-                        also name its store: --store URL"
-                ));
+            Ok(Err(ConnectError::Tls(source))) => return Err(AskError::Tls(url(), source)),
+            Ok(Err(ConnectError::Name(source) | ConnectError::Connect(source))) => {
+                return Err(AskError::Unreachable(url(), source));
             }
-            Err(_) => {
-                return Err(format!(
-                    "{url} cannot be reached: no connection, or no TLS, within {} s",
-                    CONNECT_WITHIN.as_secs()
-                ));
-            }
+            Err(_) => return Err(AskError::ConnectTimeout(url())),
         };
         let asking = async {
-            let response = connection.send(request).await.map_err(|failed| {
-                if failed.unsent.is_some() {
-                    format!("{url} closed the connection before the request was sent: {failed}")
-                } else {
-                    format!("{url} closed the connection: {failed}. The action may or may not have been done")
-                }
+            let response = connection.send(request).await.map_err(|source| match source.unsent {
+                Some(_) => AskError::Unsent(url(), source),
+                None => AskError::Closed(url(), source),
             })?;
             let (parts, body) = response.into_parts();
             let body = client::read(body, RESPONSE_BYTES_MAX).await;
-            reply(&parts, &body.map_err(|error| format!("the response of {url} cannot be read: {error}"))?)
+            reply(&parts, &body.map_err(|source| AskError::Unreadable(url(), source))?)
         };
-        let late = |_| format!("{url} did not answer within {} s", ANSWER_WITHIN.as_secs());
-        timeout(ANSWER_WITHIN, asking).await.map_err(late)?
+        timeout(ANSWER_WITHIN, asking).await.map_err(|_| AskError::Timeout(url()))?
     }
 
     fn request(
@@ -138,8 +115,8 @@ impl Remote {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Request<Full<Bytes>>, String> {
-        let unfit = |_| format!("{path} is not a valid path of {}", self.url);
+    ) -> Result<Request<Full<Bytes>>, AskError> {
+        let unfit = |source| AskError::Path(path.to_owned(), self.url.to_string(), source);
         let path = self.url.target.join(&path.parse().map_err(unfit)?).map_err(unfit)?;
         let mut request = Request::builder()
             .method(method)
@@ -157,7 +134,7 @@ impl Remote {
             }
             None => Bytes::new(),
         };
-        request.body(Full::new(body)).map_err(|error| error.to_string())
+        Ok(request.body(Full::new(body))?)
     }
 }
 
@@ -184,7 +161,7 @@ mod tests {
             "http://u:hunter2@h",
             "http://h?token=hunter2",
         ] {
-            let refused = bad.parse::<Url>().expect_err(bad);
+            let refused = bad.parse::<Url>().expect_err(bad).to_string();
             assert!(!refused.contains("hunter2") && !refused.contains("upstream"), "{refused}");
         }
     }

@@ -140,7 +140,7 @@ pub(super) async fn release(
 
 /// A reason that fits into a history and on one line of a log.
 pub(super) fn checked_reason(reason: String) -> Result<String, Problem> {
-    crate::reason::check(&reason).map_err(Problem::invalid)?;
+    crate::reason::check(&reason).map_err(|error| Problem::invalid(error.to_string()))?;
     Ok(reason)
 }
 

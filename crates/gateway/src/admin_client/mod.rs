@@ -3,10 +3,10 @@
 
 mod local;
 
-pub use local::{Configured, Local};
+pub use local::{Configured, Local, LocalError, SealingError};
 
 use http::Method;
-use semel_admin::client::{Remote, Reply};
+use semel_admin::client::{AskError, Remote, Reply};
 use serde_json::Value;
 
 /// The admin API: remote or local.
@@ -19,7 +19,7 @@ pub enum AdminClient {
 
 impl AdminClient {
     /// Sends a request. An error if there is no response, or one that cannot be understood.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, String> {
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Reply, AskError> {
         match self {
             Self::Remote(remote) => remote.ask(method, path, body).await,
             Self::Local(local) => local.ask(method, path, body).await,

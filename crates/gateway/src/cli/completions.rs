@@ -32,15 +32,15 @@ pub(super) fn man(arguments: &Man, program: Command) -> Result<ExitCode, CliErro
         return Ok(ExitCode::SUCCESS);
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(program).render(&mut page).map_err(|error| error.to_string())?;
+    clap_mangen::Man::new(program).render(&mut page)?;
     print(&page);
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(directory: &Path, program: Command) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{} cannot be written: {error}", directory.display());
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    clap_mangen::generate_to(program, directory).map_err(failed)
+fn write(directory: &Path, program: Command) -> Result<(), CliError> {
+    let written =
+        std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(program, directory));
+    written.map_err(|error| CliError::failed(format!("{} cannot be written: {error}", directory.display())))
 }
 
 /// Prints, and ignores a closed output.

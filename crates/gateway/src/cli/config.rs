@@ -3,7 +3,7 @@
 use super::cli_error::CliError;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::{secret_parser, serve};
-use crate::bounded_read::{FileKind, read_text, unreadable};
+use crate::bounded_read::{FileKind, ReadError, read_text};
 use crate::config::effective::{self, Setting, Source};
 use crate::config::{self, Config, ConfigError, Overrides};
 use crate::serve::say;
@@ -79,7 +79,7 @@ fn init(file: &Path, upstream: Option<&Target>) -> Result<(), CliError> {
             .iter()
             .map(|ConfigError { problem, fix, .. }| format!("{problem}\n    fix: {fix}"))
             .collect();
-        format!("nothing was written: {}", mistakes.join("\n"))
+        CliError::failed(format!("nothing was written: {}", mistakes.join("\n")))
     })?;
     if file == Path::new("-") {
         say(text.trim_end());
@@ -152,7 +152,7 @@ fn check(file: &Path, upstream: Option<&Target>, is_json: bool) -> Result<ExitCo
         say(&json!({ "file": name, "mistakes": mistakes, "warnings": warnings }).to_string());
         return Ok(if checked.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let config = checked.map_err(|mistakes| render_mistakes(file, &mistakes))?;
+    let config = checked.map_err(|mistakes| CliError::failed(render_mistakes(file, &mistakes)))?;
     let operations = match config.operations.len() {
         1 => "1 operation".to_owned(),
         operations => format!("{operations} operations"),
@@ -180,10 +180,11 @@ fn show(file: Option<&Path>, is_changed: bool, is_json: bool) -> Result<(), CliE
     let text = file.map(text).transpose()?.unwrap_or_default();
     let environment = Path::new("the environment");
     // Only what `semel serve` accepts has a meaning.
-    let over = serve::from_environment().map_err(|mistake| render_mistakes(environment, &[mistake]))?;
+    let failed = |file, mistakes: Vec<ConfigError>| CliError::failed(render_mistakes(file, &mistakes));
+    let over = serve::from_environment().map_err(|mistake| failed(environment, vec![mistake]))?;
     config::read(&text, &over, &config::environment)
         .and_then(|config| check_startup(&config))
-        .map_err(|mistakes| render_mistakes(file.unwrap_or(environment), &mistakes))?;
+        .map_err(|mistakes| failed(file.unwrap_or(environment), mistakes))?;
     let mut settings = effective::settings(&text, &over);
     settings.retain(|setting| !is_changed || setting.source != Source::Default);
     if is_json {
@@ -223,8 +224,8 @@ fn lines(settings: &[Setting], screen: Screen) -> Vec<String> {
 }
 
 /// The text of a configuration file.
-pub(super) fn text(file: &Path) -> Result<String, String> {
-    read_text(file, FileKind::Config).map_err(|error| unreadable(file, &error))
+pub(super) fn text(file: &Path) -> Result<String, ReadError> {
+    read_text(file, FileKind::Config)
 }
 
 /// All mistakes, for people.

@@ -106,8 +106,7 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
             });
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
+    let runtime = super::runtime()?;
     if let (true, Some(reason)) = (arguments.accept_loss, &arguments.reason) {
         return runtime.block_on(accept_loss(&url, reason));
     }
@@ -115,7 +114,7 @@ pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
     if let (Some(which), Some(reason)) = (arguments.confirm_clock, &arguments.reason) {
         return runtime.block_on(confirm_clock(&url, which, &clock, reason));
     }
-    let routes = config.as_ref().map(Config::routes).transpose().map_err(|error| error.to_string())?;
+    let routes = config.as_ref().map(Config::routes).transpose()?;
     let sealing = config.and_then(|config| config.sealing);
     let (is_quick, measures_writes) = (arguments.quick, arguments.measure_writes);
     let ask = Options { is_quick, measures_writes, sealing, routes, is_configured, clock };
@@ -130,9 +129,8 @@ async fn confirm_clock(
     settings: &ClockSettings,
     reason: &str,
 ) -> Result<ExitCode, CliError> {
-    let exists = url.exists().await.map_err(|error| format!("nothing was confirmed: {error}"))?;
-    if !exists {
-        return Err(format!("{url} does not exist; nothing was confirmed").into());
+    if !url.exists().await.map_err(unconfirmed)? {
+        return Err(CliError::failed(format!("{url} does not exist; nothing was confirmed")));
     }
     let opened = url.open().await?;
     let confirmed = confirm_on(&*opened, which, settings, reason).await;
@@ -145,10 +143,16 @@ async fn confirm_clock(
     Ok(ExitCode::SUCCESS)
 }
 
+fn unconfirmed(error: store::Error) -> CliError {
+    CliError::failed(format!("nothing was confirmed: {error}"))
+}
+
 /// Makes gateways use the lost parts of the store again.
 async fn accept_loss(url: &Url, reason: &str) -> Result<ExitCode, CliError> {
     let why = format!("{} by {}: {reason}", rfc3339::text(SystemClock.now()), user::name());
-    let unsettled = |error| format!("the loss is not accepted, and commands are still refused: {error}");
+    let unsettled = |error| {
+        CliError::failed(format!("the loss is not accepted, and commands are still refused: {error}"))
+    };
     let AcceptedLoss { parts, of, settings, secret } = url.accept_loss(&why).await.map_err(unsettled)?;
     let left_over = "Commands that were recorded there run again if they are retried.";
     say(&match (parts, settings, secret) {
@@ -174,8 +178,7 @@ async fn confirm_on(
     settings: &ClockSettings,
     reason: &str,
 ) -> Result<Time, CliError> {
-    let failed = |error: store::Error| CliError::from(format!("nothing was confirmed: {error}"));
-    let clocks = time::compare_clocks(store, &SystemClock).await.map_err(failed)?;
+    let clocks = time::compare_clocks(store, &SystemClock).await.map_err(unconfirmed)?;
     let which = match which {
         Some(which) => which,
         None if clocks.agrees(settings) => WhichClock::ThisMachine,
@@ -184,11 +187,11 @@ async fn confirm_on(
     let who = user::name();
     match which {
         WhichClock::ThisMachine => {
-            time::confirm_clock(store, &SystemClock, &who, reason).await.map_err(failed)
+            time::confirm_clock(store, &SystemClock, &who, reason).await.map_err(unconfirmed)
         }
         WhichClock::Gateway => {
             let confirmed = time::confirm_clock_of_nodes(store, &SystemClock, settings, &who, reason).await;
-            confirmed.map_err(failed)?.ok_or_else(|| {
+            confirmed.map_err(unconfirmed)?.ok_or_else(|| {
                 CliError::failed(
                     "nothing was confirmed: no gateway on this machine has written its time to this store recently. Run this on the \
                      gateway's machine, or send POST /v1/clock/confirm to its admin address",
@@ -244,7 +247,7 @@ fn print_report(arguments: &Args, mut report: Report, findings: Vec<Finding>) ->
         report.find(finding);
     }
     if arguments.json {
-        let document = serde_json::to_string(&report).map_err(|error| error.to_string())?;
+        let document = serde_json::to_string(&report)?;
         say(&printable_json(&document));
     } else {
         say(&lines(&report, arguments.quick, SystemClock.now(), Screen::of_stdout()).join("\n"));

@@ -1,6 +1,7 @@
 //! `semel fingerprint`: why was my retry refused? It compares requests exactly as the gateway does.
 
-use crate::bounded_read::{FileKind, read_or_stdin, unreadable};
+use super::cli_error::CliError;
+use crate::bounded_read::{FileKind, read_or_stdin};
 use crate::difference;
 use semel::core::fingerprint::{Limits, Request, Selection};
 use semel::core::scope::{Operation, normal_method, normal_path};
@@ -44,19 +45,9 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The exit code for errors, as in `diff` and `cmp`.
-const TROUBLE: u8 = 2;
-
 /// Compares two bodies: exit code 0 if they are the same request (or there is only one), 1 if not, 2 if they cannot be
-/// read.
-pub(super) fn main(arguments: &Args) -> ExitCode {
-    run(arguments).unwrap_or_else(|why| {
-        eprintln!("error: {why}");
-        ExitCode::from(TROUBLE)
-    })
-}
-
-fn run(arguments: &Args) -> Result<ExitCode, String> {
+/// read, as `diff` and `cmp` do.
+pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
     let first = Read::of(&arguments.file, arguments)?;
     let Some(other) = &arguments.other else {
         crate::serve::say(&first.render(arguments.json));
@@ -75,12 +66,12 @@ struct Read {
 }
 
 impl Read {
-    fn of(file: &Path, arguments: &Args) -> Result<Self, String> {
-        let body = read_or_stdin(file, FileKind::RequestBody).map_err(|error| unreadable(file, &error))?;
+    fn of(file: &Path, arguments: &Args) -> Result<Self, CliError> {
+        let body = read_or_stdin(file, FileKind::RequestBody).map_err(CliError::usage)?;
         let selection = Selection::default()
             .including(&arguments.include)
             .and_then(|selection| selection.excluding(&arguments.exclude))
-            .map_err(|error| error.to_string())?;
+            .map_err(CliError::usage)?;
         let (path, query) = match arguments.path.split_once('?') {
             Some((path, query)) => (path, Some(query.as_bytes())),
             None => (arguments.path.as_str(), None),
@@ -95,9 +86,9 @@ impl Read {
             ..Request::new(&method, arguments.operation.as_ref().unwrap_or(&operation), &path, &body)
         };
         let limits = Limits::default();
-        let render = |error| format!("{} has no fingerprint: {error}", file.display());
-        let hash = request.fingerprint(&selection, &limits).map_err(render)?;
-        let canonical = request.canonical_body(&selection, &limits).map_err(render)?;
+        let failed = |error| CliError::usage(format!("{} has no fingerprint: {error}", file.display()));
+        let hash = request.fingerprint(&selection, &limits).map_err(failed)?;
+        let canonical = request.canonical_body(&selection, &limits).map_err(failed)?;
         Ok(Self { hash: hash.to_hex(), canonical })
     }
 

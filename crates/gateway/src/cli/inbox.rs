@@ -3,6 +3,7 @@
 use super::cli_error::CliError;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
+use crate::config::flags::Refusal;
 use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
@@ -41,18 +42,20 @@ pub(super) struct Args {
 }
 
 /// The limits are the admin API's, which takes whole seconds.
-fn window(text: &str) -> Result<Duration, String> {
-    let window = duration::parse(text).map_err(|error| error.to_string())?;
+fn window(text: &str) -> Result<Duration, Refusal> {
+    let window = duration::parse(text)?;
     if window.subsec_nanos() != 0 {
-        return Err(format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d"));
+        return Err(
+            format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d").into()
+        );
     }
-    semel_admin::inboxes::check_window(window).map(|()| window)
+    semel_admin::inboxes::check_window(window)?;
+    Ok(window)
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
     let Command::Stats(arguments) = command;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
+    let runtime = super::runtime()?;
     let stats = runtime.block_on(async {
         match &arguments.store {
             Some(store) => read(store, arguments.window).await,
@@ -60,7 +63,7 @@ pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
         }
     })?;
     if arguments.json {
-        say(&printable_json(&serde_json::to_string(&stats).map_err(|error| error.to_string())?));
+        say(&printable_json(&serde_json::to_string(&stats)?));
     } else {
         say(&lines(&stats, arguments.window, Screen::of_stdout()).join("\n"));
     }

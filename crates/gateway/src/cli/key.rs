@@ -1,11 +1,12 @@
 //! `semel key`: keys for scripts and people, and tokens for the admin address. A token is printed and stored nowhere.
 
+use super::cli_error::CliError;
 use crate::config::admin::KIND;
 use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
 use semel::core::store::Clock as _;
 use semel::{Random as _, SystemClock, SystemRandom};
-use semel_admin::{Role, TokenHash, check_token_name};
+use semel_admin::{OptionsError, Role, TokenHash, check_token_name};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -59,7 +60,7 @@ pub(super) enum Form {
     Ulid,
 }
 
-pub(super) fn main(command: &Command) -> Result<ExitCode, String> {
+pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
     let text = match command {
         Command::New { form, json } => key_text(&new(*form), *json),
         Command::Derive { fields, readable, json } => key_text(&derive(fields, *readable)?, *json),
@@ -88,17 +89,17 @@ fn new(form: Form) -> Key {
     }
 }
 
-fn derive(fields: &[String], is_readable: bool) -> Result<Key, String> {
+fn derive(fields: &[String], is_readable: bool) -> Result<Key, CliError> {
     let key = if is_readable {
         mint::structured(fields.iter().map(String::as_str))
     } else {
         mint::sha256(fields.iter().map(String::as_bytes))
     };
-    key.map_err(|error| format!("no key can be derived from that: {error}"))
+    key.map_err(|error| CliError::failed(format!("no key can be derived from that: {error}")))
 }
 
-fn token_name(text: &str) -> Result<String, String> {
-    check_token_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+fn token_name(text: &str) -> Result<String, OptionsError> {
+    check_token_name(text).map(|()| text.to_owned())
 }
 
 fn role(text: &str) -> Result<Role, String> {

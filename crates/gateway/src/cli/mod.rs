@@ -98,6 +98,12 @@ fn without_values(command: clap::Command) -> clap::Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_values))
 }
 
+/// What a command runs on that waits for a server.
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| CliError::failed(format!("the runtime cannot be started: {error}")))
+}
+
 /// Prints a document for programs. A person may read it on a terminal, too.
 fn say_document(document: &serde_json::Value) {
     crate::serve::say(&semel_text::printable::printable_json(&document.to_string()));
@@ -134,15 +140,15 @@ pub fn main() -> ExitCode {
     let read = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = read.unwrap_or_else(|error| refuse(&error));
     let done = match cli.command {
-        Command::Serve(arguments) => serve::main(*arguments).map_err(CliError::from),
+        Command::Serve(arguments) => serve::main(*arguments),
         Command::Config(command) => config::main(&command),
         Command::Records(arguments) => records::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Shadow(arguments) => shadow::main(&arguments),
         Command::Inbox(command) => inbox::main(&command),
         Command::Schema(command) => schema::main(&command),
-        Command::Fingerprint(arguments) => Ok(fingerprint::main(&arguments)),
-        Command::Key(command) => key::main(&command).map_err(CliError::from),
+        Command::Fingerprint(arguments) => fingerprint::main(&arguments),
+        Command::Key(command) => key::main(&command),
         Command::Completions(arguments) => Ok(completions::completions(&arguments, command())),
         Command::Man(arguments) => completions::man(&arguments, command()),
     };

@@ -33,8 +33,7 @@ pub(super) enum Command {
 }
 
 pub(super) fn main(command: &Command) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
+    let runtime = super::runtime()?;
     runtime.block_on(run(command))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Clap repeats a value that it refuses. A URL may have a password in it that its user is about to be told to remove.
 
+use crate::config::flags::Refusal;
 use crate::stores;
 use clap::builder::{StringValueParser, TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
@@ -11,7 +12,7 @@ use semel_net::target::Target;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-type Parse<T> = dyn Fn(&str) -> Result<T, String> + Send + Sync;
+type Parse<T> = dyn Fn(&str) -> Result<T, Refusal> + Send + Sync;
 
 /// Reads a value with `parse`, and never repeats one that is refused.
 pub struct SecretParser<T> {
@@ -19,8 +20,8 @@ pub struct SecretParser<T> {
 }
 
 impl<T> SecretParser<T> {
-    fn new(parse: impl Fn(&str) -> Result<T, String> + Send + Sync + 'static) -> Self {
-        Self { parse: Arc::new(parse) }
+    fn new<E: Into<Refusal>>(parse: impl Fn(&str) -> Result<T, E> + Send + Sync + 'static) -> Self {
+        Self { parse: Arc::new(move |text| parse(text).map_err(E::into)) }
     }
 }
 
@@ -45,7 +46,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for SecretParser<T> {
 
 /// The upstream's URL.
 pub(super) fn upstream() -> SecretParser<Target> {
-    SecretParser::new(|text| Target::parse(text).map_err(|error| error.to_string()))
+    SecretParser::new(Target::parse)
 }
 
 impl ValueParserFactory for stores::Url {
@@ -57,7 +58,7 @@ impl ValueParserFactory for stores::Url {
 }
 
 /// A text that `check` accepts.
-pub(super) fn checked(check: fn(&str) -> Result<(), String>) -> SecretParser<String> {
+pub(super) fn checked(check: fn(&str) -> Result<(), Refusal>) -> SecretParser<String> {
     SecretParser::new(move |text| check(text).map(|()| text.to_owned()))
 }
 

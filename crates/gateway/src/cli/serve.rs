@@ -1,5 +1,6 @@
 //! `semel serve`: the flags, which override the configuration file. No flag takes a secret.
 
+use super::cli_error::CliError;
 use super::config::{render_mistakes, text};
 use super::flags;
 use crate::config::flags::FLAGS;
@@ -116,25 +117,28 @@ fn refused_variable(command: &Command, error: &clap::Error) -> ConfigError {
 }
 
 /// Runs until the process is asked to stop.
-pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
+pub(super) fn main(arguments: Args) -> Result<ExitCode, CliError> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     serve::allocator::tune();
     let threads = || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        runtime.map_err(|error| format!("no threads could be started: {error}"))
+        runtime.map_err(|error| CliError::failed(format!("no threads could be started: {error}")))
     };
     if arguments.demo {
         // The demo itself prints what goes wrong.
         let config = arguments.read()?;
         let level = arguments.over.value("log-level").map_or(logging::Level::Error, |_| config.log_level);
         logging::begin(config.log, level, None);
-        return threads()?.block_on(serve::demo::run(config.listen.address, arguments.exit));
+        return Ok(threads()?
+            .block_on(serve::demo::run(config.listen.address, arguments.exit))
+            .map_err(CliError::failed)?);
     }
     let config = arguments.read()?;
     let spans = config.tracer.as_ref().map(|tracer| tracer.spans(Arc::new(SystemClock)));
     let config_log = config.log;
     logging::begin(config_log, config.log_level, spans);
-    let plan = config.plan().ok_or("no upstream is set: give --upstream, or write `url` under [upstream]")?;
+    let no_upstream = "no upstream is set: give --upstream, or write `url` under [upstream]";
+    let plan = config.plan().ok_or_else(|| CliError::failed(no_upstream))?;
     let Args { config: file, over, .. } = arguments;
     let reread = file.map(|file| Box::new(move || reread(&file, &over)) as Box<serve::Reread>);
     let is_json = config_log == logging::Form::Json;
@@ -144,7 +148,7 @@ pub(super) fn main(arguments: Args) -> Result<ExitCode, String> {
             tracing::error!("{why}");
             Ok(ExitCode::FAILURE)
         }
-        ended => ended,
+        ended => ended.map_err(CliError::failed),
     }
 }
 
@@ -153,7 +157,7 @@ fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<ConfigError>> {
     let mistake = |problem: String, fix: &str| {
         vec![ConfigError { problem, fix: fix.to_owned(), ..ConfigError::default() }]
     };
-    let text = text(file).map_err(|why| mistake(why, "put the file back"))?;
+    let text = text(file).map_err(|why| mistake(why.to_string(), "put the file back"))?;
     let config = config::read(&text, over, &config::environment)?;
     let none = || mistake("no upstream is set".to_owned(), "write `url` under [upstream]");
     config.plan().ok_or_else(none)
@@ -161,15 +165,15 @@ fn reread(file: &Path, over: &Overrides) -> Result<Plan, Vec<ConfigError>> {
 
 impl Args {
     /// The file, if there is one, overridden by the flags.
-    fn read(&self) -> Result<Config, String> {
+    fn read(&self) -> Result<Config, CliError> {
         let Some(file) = &self.config else {
             return config::read("", &self.over, &config::environment).map_err(|mistakes| {
                 let mistakes: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-                mistakes.join("\n")
+                CliError::failed(mistakes.join("\n"))
             });
         };
         config::read(&text(file)?, &self.over, &config::environment)
-            .map_err(|mistakes| render_mistakes(file, &mistakes))
+            .map_err(|mistakes| CliError::failed(render_mistakes(file, &mistakes)))
     }
 }
 
@@ -192,7 +196,8 @@ mod tests {
         let line = ["serve", "--upstream", "http://127.0.0.1:3000"].into_iter().chain(flags.iter().copied());
         let matches = Line::command().try_get_matches_from(line).map_err(|error| error.to_string())?;
         let arguments = Line::from_arg_matches(&matches).map_err(|error| error.to_string())?.arguments;
-        arguments.read()?.plan().ok_or_else(|| "no upstream".to_owned())
+        let config = arguments.read().map_err(|error| error.to_string())?;
+        config.plan().ok_or_else(|| "no upstream".to_owned())
     }
 
     #[test]

@@ -26,12 +26,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
+    let runtime = super::runtime()?;
     let client = arguments.gateway.client()?;
     let document = runtime.block_on(ask(&client, Method::GET, "/v1/shadow", None, arguments.json))?;
     let summary: Summary = serde_json::from_value(document)
-        .map_err(|error| format!("this is not a summary of shadow mode: {error}"))?;
+        .map_err(|error| CliError::failed(format!("this is not a summary of shadow mode: {error}")))?;
     if arguments.json {
         let routes = summary.routes.iter().map(|route| json!({ "seen": route, "advice": advise(route) }));
         say_document(&json!({ "since": summary.since, "routes": routes.collect::<Vec<_>>() }));

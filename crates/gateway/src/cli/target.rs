@@ -7,7 +7,7 @@ use super::config::{render_mistakes, text};
 use super::secret_parser;
 use super::user;
 use crate::admin_client::{AdminClient, Configured, Local};
-use crate::bounded_read::{self, FileKind, unreadable};
+use crate::bounded_read::{FileKind, read};
 use crate::config::{self, Overrides};
 use crate::stores;
 use http::Method;
@@ -188,9 +188,8 @@ pub(super) fn foreign() -> CliError {
 /// What a configuration file says about the records of its gateways.
 fn configured(file: &Path) -> Result<Configured, CliError> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    let config = read.map_err(|mistakes| render_mistakes(file, &mistakes))?;
-    let routes = config.routes().map_err(|error| error.to_string())?;
-    let routes = Some((routes, config.upstream.head_bytes_max));
+    let config = read.map_err(|mistakes| CliError::failed(render_mistakes(file, &mistakes)))?;
+    let routes = Some((config.routes()?, config.upstream.head_bytes_max));
     Ok(Configured { sealing: config.sealing, hashing: config.storage.hashing, routes })
 }
 
@@ -201,8 +200,4 @@ fn token(file: &Path) -> Result<String, CliError> {
         return Err(CliError::usage(format!("{} is empty; it should contain a token", file.display())));
     }
     Ok(token)
-}
-
-fn read(file: &Path, kind: FileKind) -> Result<Vec<u8>, CliError> {
-    bounded_read::read(file, kind).map_err(|error| CliError::failed(unreadable(file, &error)))
 }

@@ -12,7 +12,7 @@ pub(crate) const KIND: &str = "sha256:";
 
 /// The settings of the admin address, unless it is off.
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Admin> {
-    let address = table.parsed("address", str::parse::<Address>);
+    let address = table.parsed("address", |text| text.parse::<Address>().map_err(|error| error.to_string()));
     let mut options = Options { tokens: tokens(table), ..Options::default() };
     options.failures = table.rate("wrong_tokens_max").unwrap_or(options.failures);
     options.writes = table.rate("writes_max").unwrap_or(options.writes);
@@ -21,12 +21,10 @@ pub(super) fn read(table: &Table<'_, '_>) -> Option<Admin> {
     let Address::At(address) = address.unwrap_or_default() else { return None };
     options.address = address;
     // Mistakes in a token are already reported with their position.
-    if let Err(error @ OptionsError::OpenToOthers(_)) = options.check() {
+    if let Err(OptionsError::OpenToOthers(error)) = options.check() {
         let fix =
             "make a token with `semel key token` and write its lines under [admin], or listen on 127.0.0.1";
-        let problem = error.to_string();
-        let problem = problem.split("; ").next().unwrap_or_default();
-        table.document.mistake(table.span_of("address").as_ref(), problem, fix);
+        table.document.mistake(table.span_of("address").as_ref(), error.to_string(), fix);
     }
     Some(Admin { options, tls })
 }

@@ -10,6 +10,9 @@ use semel_net::target::Target;
 use semel_text::{address, duration, size};
 use std::num::NonZeroUsize;
 
+/// Why a value is refused, as the parser of the command line shows it.
+pub(crate) type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
 /// One option.
 #[derive(Debug)]
 pub(crate) struct Flag {
@@ -35,7 +38,7 @@ pub(crate) struct Flag {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     /// A text that this function accepts. `is_hidden`: a refused one may contain a password, and is not repeated.
-    Text { name: &'static str, check: fn(&str) -> Result<(), String>, is_hidden: bool },
+    Text { name: &'static str, check: fn(&str) -> Result<(), Refusal>, is_hidden: bool },
     /// A whole number above zero, without quotation marks in the file.
     Number { name: &'static str },
     /// One of these words, some with an explanation.
@@ -75,18 +78,22 @@ impl Flag {
     }
 }
 
-const fn text(name: &'static str, check: fn(&str) -> Result<(), String>) -> Kind {
+const fn text(name: &'static str, check: fn(&str) -> Result<(), Refusal>) -> Kind {
     Kind::Text { name, check, is_hidden: false }
 }
 
-const fn hidden(check: fn(&str) -> Result<(), String>) -> Kind {
+const fn hidden(check: fn(&str) -> Result<(), Refusal>) -> Kind {
     Kind::Text { name: "URL", check, is_hidden: true }
 }
 
-const SPAN: Kind = text("SPAN", |text| duration::parse(text).map(drop).map_err(|error| error.to_string()));
-const LIMIT: Kind =
-    text("SPAN", |text| duration::parse_limit(text).map(drop).map_err(|error| error.to_string()));
-const SIZE: Kind = text("SIZE", |text| size::parse(text).map(drop).map_err(|error| error.to_string()));
+/// What a parser says about a text, without its value.
+fn accepted<T, E: Into<Refusal>>(parsed: Result<T, E>) -> Result<(), Refusal> {
+    parsed.map(drop).map_err(E::into)
+}
+
+const SPAN: Kind = text("SPAN", |text| accepted(duration::parse(text)));
+const LIMIT: Kind = text("SPAN", |text| accepted(duration::parse_limit(text)));
+const SIZE: Kind = text("SIZE", |text| accepted(size::parse(text)));
 const FILE: Kind = Kind::File { needs: None };
 
 const PROMISES: &str = "Promises";
@@ -101,28 +108,28 @@ pub(crate) const FLAGS: &[Flag] = &[
         "upstream",
         "SEMEL_UPSTREAM",
         ("upstream", "url"),
-        hidden(|text| Target::parse(text).map(drop).map_err(|error| error.to_string())),
+        hidden(|text| accepted(Target::parse(text))),
         "The service to protect, by its URL: http, https, or h2c for plaintext HTTP/2",
     ),
     Flag::new(
         "listen",
         "SEMEL_LISTEN",
         ("listen", "address"),
-        text("ADDRESS", |text| address::parse(text).map(drop).map_err(|error| error.to_string())),
+        text("ADDRESS", |text| accepted(address::parse(text))),
         "The address to listen on. `:8080` means every address of the machine",
     ),
     Flag::new(
         "admin",
         "SEMEL_ADMIN",
         ("admin", "address"),
-        text("ADDRESS", |text| text.parse::<Address>().map(drop)),
+        text("ADDRESS", |text| accepted(text.parse::<Address>())),
         "The address for health, metrics, records and claims, or off. Other addresses than loopback need a token",
     ),
     Flag::new(
         "prefix",
         "SEMEL_PREFIX",
         ("published", "prefix"),
-        text("PATH", |text| published_at(text).map(drop)),
+        text("PATH", |text| accepted(published_at(text))),
         "The prefix of the published paths, such as /payments [default: none]",
     )
     .without_default(),
@@ -130,7 +137,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         "store",
         "SEMEL_STORE",
         ("store", "url"),
-        hidden(|text| text.parse::<stores::Url>().map(drop)),
+        hidden(|text| accepted(text.parse::<stores::Url>())),
         "Where records are stored: sqlite:PATH, a postgres:, redis: or rediss: URL, or memory: to lose them at the end",
     ),
     Flag::new(
@@ -312,8 +319,8 @@ pub(crate) const FLAGS: &[Flag] = &[
 ];
 
 /// Whether this is a whole number above zero.
-pub(crate) fn check_number(text: &str) -> Result<(), String> {
-    text.parse::<NonZeroUsize>().map(drop).map_err(|error| error.to_string())
+pub(crate) fn check_number(text: &str) -> Result<(), Refusal> {
+    accepted(text.parse::<NonZeroUsize>())
 }
 
 #[cfg(test)]

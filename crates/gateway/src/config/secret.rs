@@ -1,7 +1,7 @@
 //! Secrets, read from `env:NAME` or `file:PATH`. No part of a secret is in the file or in a message.
 
 use super::table::{Span, Table};
-use crate::bounded_read::{self, FileKind};
+use crate::bounded_read::{self, FileKind, ReadError};
 use semel_text::size;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,12 @@ impl Table<'_, '_> {
             }
             found.map(std::ffi::OsString::into_encoded_bytes)
         } else if let Some(path) = text.strip_prefix("file:") {
-            let read = bounded_read::read(Path::new(path), FileKind::Secret).map_err(|error| {
-                let problem = format!("{path}, named by `{key}`, cannot be read: {error}");
-                self.document.mistake(at, problem, fix(&error, FileKind::Secret));
-            });
+            let read = bounded_read::read(Path::new(path), FileKind::Secret).map_err(
+                |ReadError { source, .. }| {
+                    let problem = format!("{path}, named by `{key}`, cannot be read: {source}");
+                    self.document.mistake(at, problem, fix(&source, FileKind::Secret));
+                },
+            );
             read.ok()
         } else {
             // The value may be the secret itself.
@@ -48,10 +50,12 @@ impl Table<'_, '_> {
     /// The content and the path of the file that `key` names.
     pub(super) fn file(&self, key: &'static str) -> Option<(PathBuf, Vec<u8>)> {
         let (path, span) = self.text(key)?;
-        let read = bounded_read::read(Path::new(path), FileKind::Certificates).map_err(|error| {
-            let problem = format!("{path}, named by `{key}`, cannot be read: {error}");
-            self.document.mistake(Some(&span), problem, fix(&error, FileKind::Certificates));
-        });
+        let read = bounded_read::read(Path::new(path), FileKind::Certificates).map_err(
+            |ReadError { source, .. }| {
+                let problem = format!("{path}, named by `{key}`, cannot be read: {source}");
+                self.document.mistake(Some(&span), problem, fix(&source, FileKind::Certificates));
+            },
+        );
         Some((path.into(), read.ok()?))
     }
 }

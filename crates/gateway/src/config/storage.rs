@@ -41,7 +41,9 @@ pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> sto
         table.document.mistake(table.span_of("hashing_secret_next").as_ref(), problem, fix);
     }
     storage.hashing = Hashing { secret, next };
-    table.parsed("url", str::parse::<stores::Url>).unwrap_or_default()
+    table
+        .parsed("url", |text| text.parse::<stores::Url>().map_err(|error| error.to_string()))
+        .unwrap_or_default()
 }
 
 /// The replacement of the secret, if any.

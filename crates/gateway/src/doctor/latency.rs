@@ -62,7 +62,7 @@ pub(super) async fn measure(
                 store.close().await;
                 measured
             }
-            Err(why) => Err(why),
+            Err(why) => Err(why.to_string()),
         };
         if let Err(why) = measured {
             report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });

@@ -96,7 +96,8 @@ impl Gateway {
             ..OpenOptions::default()
         };
         // While it waits for the store, nothing can be answered: clients are refused, and do not hang.
-        let store = starting::open(&plan.store, &options, &SystemClock, || bound = None).await?;
+        let store = starting::open(&plan.store, &options, &SystemClock, || bound = None).await;
+        let store = store.map_err(|error| error.to_string())?;
         let (bound, admin_address) = match bound {
             Some(bound) => bound,
             None => bind(&plan, &listen, &metrics).await?,

@@ -1,6 +1,6 @@
 //! Opens the store, and waits while its server is still starting: reading its data, or recovering from a crash.
 
-use crate::stores::Url;
+use crate::stores::{OpenError, Url};
 use semel::Clock;
 use semel::core::store::{OpenOptions, Store};
 use semel_text::duration;
@@ -21,11 +21,11 @@ pub(super) async fn open(
     options: &OpenOptions,
     clock: &dyn Clock,
     wait_begins: impl FnOnce(),
-) -> Result<Arc<dyn Store>, String> {
+) -> Result<Arc<dyn Store>, OpenError> {
     let begun = clock.uptime();
     let (mut last_line, mut wait_begins) = (None, Some(wait_begins));
     loop {
-        let error = match url.try_open(options).await {
+        let error = match url.open_with(options).await {
             Ok(store) => {
                 if last_line.is_some() {
                     info!("the store's server has started");
@@ -35,8 +35,8 @@ pub(super) async fn open(
             Err(error) => error,
         };
         let waited = clock.uptime().saturating_sub(begun);
-        if !error.is_starting() || waited >= WAIT_MAX {
-            return Err(url.unopened(&error));
+        if !error.source.is_starting() || waited >= WAIT_MAX {
+            return Err(error);
         }
         if let Some(wait_begins) = wait_begins.take() {
             wait_begins();
@@ -44,7 +44,8 @@ pub(super) async fn open(
         if last_line.is_none_or(|at| waited.saturating_sub(at) >= LINE_EVERY) {
             let (so_far, at_most) = (waited.as_secs(), duration::text(WAIT_MAX));
             warn!(
-                "the store's server is still starting; waiting for it for {so_far}s of at most {at_most}: {error}"
+                "the store's server is still starting; waiting for it for {so_far}s of at most {at_most}: {}",
+                error.source
             );
             last_line = Some(waited);
         }

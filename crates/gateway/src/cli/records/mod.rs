@@ -76,7 +76,7 @@ enum Command {
 
 pub(super) fn main(arguments: &Args) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("nothing can be run: {error}"))?;
+    let runtime = runtime.map_err(|error| CliError::failed(format!("nothing can be run: {error}")))?;
     runtime.block_on(run(arguments))?;
     Ok(ExitCode::SUCCESS)
 }

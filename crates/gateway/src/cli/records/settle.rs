@@ -10,14 +10,14 @@ use super::super::target::{Target, ask_record};
 use super::filters::Filters;
 use super::{many, tone};
 use crate::admin_client::AdminClient;
-use crate::bounded_read::{FileKind, read_or_stdin, unreadable};
+use crate::bounded_read::{FileKind, read_or_stdin};
 use crate::serve::say;
 use clap::ValueEnum;
 use http::Method;
 use semel::archive::base64;
 use semel::core::id::OperationId;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Resolve {
@@ -158,7 +158,7 @@ impl Resolve {
 
     fn response(&self) -> Result<Option<Value>, CliError> {
         if let Some(file) = &self.response {
-            let document = serde_json::from_slice(&bytes(file)?);
+            let document = serde_json::from_slice(&read_or_stdin(file, FileKind::Response)?);
             return document.map(Some).map_err(|error| {
                 CliError::usage(format!("{} is not a response in JSON: {error}", file.display()))
             });
@@ -166,7 +166,7 @@ impl Resolve {
         let Some(status) = self.status else { return Ok(None) };
         let mut response = json!({ "status": status, "headers": self.header });
         if let Some(file) = &self.body {
-            match String::from_utf8(bytes(file)?) {
+            match String::from_utf8(read_or_stdin(file, FileKind::Response)?) {
                 Ok(text) => response["body"] = text.into(),
                 Err(error) => response["bodyBase64"] = base64::encode(error.as_bytes()).into(),
             }
@@ -216,8 +216,4 @@ pub(super) fn describe_result(id: OperationId, action: &str, record: &Value) -> 
     };
     let state = Screen::of_stdout().tinted(state, tone(state));
     format!("{id} is {state}: {consequence}")
-}
-
-fn bytes(file: &Path) -> Result<Vec<u8>, CliError> {
-    read_or_stdin(file, FileKind::Response).map_err(|error| CliError::failed(unreadable(file, &error)))
 }

@@ -10,6 +10,7 @@ use super::filters::StateAndFilters;
 use super::list::{records_table, row};
 use super::pages::{PAGE_MAX, Page, page};
 use crate::admin_client::AdminClient;
+use crate::config::flags::Refusal;
 use crate::serve::say;
 use semel::SystemClock;
 use semel::archive::rfc3339;
@@ -33,10 +34,10 @@ pub(super) struct Args {
     interval: Duration,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = semel_text::duration::parse(text).map_err(|error| error.to_string())?;
+fn interval(text: &str) -> Result<Duration, Refusal> {
+    let interval = semel_text::duration::parse(text)?;
     let is_fit = (Duration::from_millis(100)..=Duration::from_hours(1)).contains(&interval);
-    is_fit.then_some(interval).ok_or_else(|| "write 100ms to 1h".to_owned())
+    is_fit.then_some(interval).ok_or_else(|| "write 100ms to 1h".into())
 }
 
 impl Args {
