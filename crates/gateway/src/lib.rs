@@ -13,6 +13,7 @@ pub mod config;
 pub mod demo;
 pub mod difference;
 pub mod doctor;
+pub mod invalid_value;
 pub mod serve;
 pub mod stores;
 mod terminal;

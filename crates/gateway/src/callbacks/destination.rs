@@ -1,6 +1,7 @@
 //! Where the gateway sends a question: to a path below the upstream, or to its own URL. The host is fixed.
 
 use super::template::{Placeholder, Template};
+use crate::invalid_value::InvalidValue;
 use semel_net::target::{Target, Transport};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,17 +16,19 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Reads a path below the upstream, or a whole URL. The error says how to fix it.
-    pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
+    /// Reads a path below the upstream, or a whole URL.
+    pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, InvalidValue> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Self { target: None, path: Template::parse(text, known)? });
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains(['{', '}']) {
-            return Err(format!("`{text}` has a placeholder in its host: write a fixed host"));
+            let problem = format!("`{text}` has a placeholder in its host");
+            return Err(InvalidValue::new(problem, "write a fixed host"));
         }
+        let fix = "write https://HOST/PATH, or a path below the upstream";
         let target = Target::parse(&format!("{scheme}://{authority}"))
-            .map_err(|error| format!("{error}: write https://HOST/PATH, or a path below the upstream"))?;
+            .map_err(|error| InvalidValue::new(error.to_string(), fix))?;
         let path = Template::parse(if path.is_empty() { "/" } else { path }, known)?;
         Ok(Self { target: Some(target), path })
     }
@@ -98,7 +101,7 @@ mod tests {
             ("https://ledger?x", "slash"),
             ("ledger.internal/x", "slash"),
         ] {
-            let refusal = Destination::parse(text, ID).expect_err(text);
+            let refusal = Destination::parse(text, ID).expect_err(text).to_string();
             assert!(refusal.contains(reason) && !refusal.contains("hunter2"), "{text}: {refusal}");
         }
     }

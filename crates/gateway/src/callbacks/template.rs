@@ -1,5 +1,6 @@
 //! Path templates. A value that is filled in cannot leave its path segment.
 
+use crate::invalid_value::InvalidValue;
 use http::uri::PathAndQuery;
 use semel::core::id::OperationId;
 use semel_text::percent;
@@ -38,22 +39,25 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a path with `known` placeholders. The error says how to fix it.
-    pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, String> {
+    /// Reads a path with `known` placeholders.
+    pub fn parse(text: &str, known: &[Placeholder]) -> Result<Self, InvalidValue> {
+        let refused =
+            |why: &str, fix: &str| InvalidValue::new(format!("`{text}` {why}"), format!("write {fix}"));
         if !text.starts_with('/') || text.starts_with("//") {
-            return Err(format!("`{text}` is not a path: write one that begins with one slash"));
+            return Err(refused("is not a path", "one that begins with one slash"));
         }
         if text.contains('#') {
-            return Err(format!("`{text}` has a fragment, which is never sent: write it without `#`"));
+            return Err(refused("has a fragment, which is never sent", "it without `#`"));
         }
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
             let Some((name, after)) = after.split_once('}') else {
-                return Err(format!("`{text}` has a brace that is not closed: write {}", listed(known)));
+                return Err(refused("has a brace that is not closed", &listed(known)));
             };
             let Some(found) = known.iter().find(|placeholder| placeholder.name() == name) else {
-                return Err(format!("unknown placeholder {{{name}}}: write {}", listed(known)));
+                let problem = format!("unknown placeholder {{{name}}}");
+                return Err(InvalidValue::new(problem, format!("write {}", listed(known))));
             };
             parts.push(Part::Text(before.to_owned()));
             parts.push(Part::Filled(*found));
@@ -63,14 +67,11 @@ impl Template {
         let template = Self { text: text.to_owned(), parts };
         let is_bare = |part: &Part| matches!(part, Part::Text(text) if text.contains('}'));
         if template.parts.iter().any(is_bare) {
-            return Err(format!(
-                "`{text}` has a closing brace without an opening one: write {}",
-                listed(known)
-            ));
+            return Err(refused("has a closing brace without an opening one", &listed(known)));
         }
         let sample = template.fill(OperationId::from_bytes([0; 16]), "x");
         if sample.is_none() || text.contains(char::is_whitespace) {
-            return Err(format!("`{text}` is not a path: write it as it is sent, with %20 for a space"));
+            return Err(refused("is not a path", "it as it is sent, with %20 for a space"));
         }
         Ok(template)
     }
@@ -142,11 +143,10 @@ mod tests {
             ("/{}", "{operation_id} or {operation}"),
             ("/a b", "%20"),
         ] {
-            let refusal = Template::parse(text, BOTH).expect_err(text);
+            let refusal = Template::parse(text, BOTH).expect_err(text).to_string();
             assert!(refusal.contains(expected), "{text}: {refusal}");
         }
-        assert!(
-            Template::parse("/{operation_id}", &[]).expect_err("none is known").contains("without braces")
-        );
+        let refusal = Template::parse("/{operation_id}", &[]).expect_err("none is known").to_string();
+        assert!(refusal.contains("without braces"), "{refusal}");
     }
 }

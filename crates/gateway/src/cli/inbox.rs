@@ -4,6 +4,7 @@ use super::cli_error::CliError;
 use super::table::{Cell, Column, Screen, Table, Tone, WhenNarrow};
 use super::target::{Gateway, ask};
 use crate::config::flags::Refusal;
+use crate::invalid_value::InvalidValue;
 use crate::serve::say;
 use crate::stores::Url;
 use clap::Subcommand;
@@ -45,9 +46,8 @@ pub(super) struct Args {
 fn window(text: &str) -> Result<Duration, Refusal> {
     let window = duration::parse(text)?;
     if window.subsec_nanos() != 0 {
-        return Err(
-            format!("`{text}` is not in whole seconds: write a whole number with s, m, h or d").into()
-        );
+        let problem = format!("`{text}` is not in whole seconds");
+        return Err(InvalidValue::new(problem, "write a whole number with s, m, h or d").into());
     }
     semel_admin::inboxes::check_window(window)?;
     Ok(window)

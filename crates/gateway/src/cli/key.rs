@@ -2,6 +2,7 @@
 
 use super::cli_error::CliError;
 use crate::config::admin::KIND;
+use crate::invalid_value::InvalidValue;
 use clap::{Subcommand, ValueEnum};
 use semel::core::key::{Key, mint};
 use semel::core::store::Clock as _;
@@ -102,9 +103,9 @@ fn token_name(text: &str) -> Result<String, OptionsError> {
     check_token_name(text).map(|()| text.to_owned())
 }
 
-fn role(text: &str) -> Result<Role, String> {
+fn role(text: &str) -> Result<Role, InvalidValue> {
     let role = Role::ALL.into_iter().find(|role| role.name() == text);
-    role.ok_or_else(|| "expected read, operate, claim or bodies".to_owned())
+    role.ok_or_else(|| InvalidValue::without_fix("expected read, operate, claim or bodies"))
 }
 
 /// A token that nobody has yet.

@@ -5,6 +5,7 @@
 use super::plan::Admin;
 use super::service::tls;
 use super::table::Table;
+use crate::invalid_value::InvalidValue;
 use semel_admin::{Address, Options, OptionsError, Role, Token, TokenHash, check_token_name};
 
 /// The prefix of a hash.
@@ -12,7 +13,7 @@ pub(crate) const KIND: &str = "sha256:";
 
 /// The settings of the admin address, unless it is off.
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Admin> {
-    let address = table.parsed("address", |text| text.parse::<Address>().map_err(|error| error.to_string()));
+    let address = table.parsed("address", |text| text.parse::<Address>().map_err(InvalidValue::of_sentence));
     let mut options = Options { tokens: tokens(table), ..Options::default() };
     options.failures = table.rate("wrong_tokens_max").unwrap_or(options.failures);
     options.writes = table.rate("writes_max").unwrap_or(options.writes);
@@ -66,7 +67,8 @@ fn token(table: &Table<'_, '_>) -> Option<Token> {
     let roles = table.parsed_list("roles", |text| {
         let role = Role::ALL.into_iter().find(|role| role.name() == text);
         role.ok_or_else(|| {
-            format!("`{text}` is not a role: write \"read\", \"operate\", \"claim\" or \"bodies\"")
+            let fix = "write \"read\", \"operate\", \"claim\" or \"bodies\"";
+            InvalidValue::new(format!("`{text}` is not a role"), fix)
         })
     });
     for key in ["name", "hash", "roles"] {

@@ -3,9 +3,9 @@
 //! An operation's rule gets the same checks as the default rule.
 
 use super::identity::{self, IdentityTable, Setting};
-use super::mistake::split_fix;
 use super::table::Table;
 use crate::caller_rules;
+use crate::invalid_value::InvalidValue;
 use semel_identity::{Identity, IdentityError, Source, Tenant};
 
 /// The default rule, and what operations with their own rule share with it.
@@ -113,14 +113,14 @@ impl Callers {
             .clone()
             .or_else(|| self.identity_table.at(setting).filter(|_| is_elsewhere))
             .or(operation_span);
-        let reported = found.to_string();
-        let (problem, fix) = split_fix(&reported);
+        let mut refused = InvalidValue::of_sentence(&found);
         if own_span.is_none() && setting == Setting::Tenant {
-            let fix = "write tenant = \"none\" for this operation, or identify its callers in another way";
-            table.document.mistake(at.as_ref(), format!("{problem} (the tenant comes from [identity])"), fix);
-        } else {
-            table.document.mistake(at.as_ref(), problem, fix);
+            refused = InvalidValue::new(
+                format!("{} (the tenant comes from [identity])", refused.problem),
+                "write tenant = \"none\" for this operation, or identify its callers in another way",
+            );
         }
+        table.document.invalid(at.as_ref(), refused);
         self.reported.push(found);
     }
 
@@ -141,7 +141,8 @@ impl Callers {
                 .identity_table
                 .at(setting)
                 .or_else(|| self.identity_table.at(Setting::Tenant).filter(|_| setting == Setting::Hosts));
-            table.document.error(at.or_else(|| self.identity_table.table_at()).as_ref(), &found.to_string());
+            let at = at.or_else(|| self.identity_table.table_at());
+            table.document.invalid(at.as_ref(), InvalidValue::of_sentence(found));
         }
         if !believes(&self.default) && is_trust_used {
             self.default.trusted.clear();

@@ -1,8 +1,9 @@
 //! `[identity]`: how callers and tenants are identified. Whether the settings fit together is checked later, because
 //! operations matter for that.
 
+use super::route_values::header;
 use super::table::{Span, Table};
-use http::HeaderName;
+use crate::invalid_value::InvalidValue;
 use semel_identity::jwt::{Algorithm, Audience, Issuer, KeySource, Secret, Url};
 use semel_identity::{CertificateName, Identity, IdentityError, Network, Source, Tenant};
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub(super) fn read(table: &Table<'_, '_>) -> IdentityTable {
     let issuers: Vec<Issuer> = tables.into_iter().filter_map(issuer).collect();
     let sources = sources(table, "sources", &issuers).unwrap_or_default();
     let trusted =
-        table.parsed_list("trusted", |text| text.parse::<Network>().map_err(|error| error.to_string()));
+        table.parsed_list("trusted", |text| text.parse::<Network>().map_err(InvalidValue::of_sentence));
     let trusted = trusted.unwrap_or_default();
     let hosts = table.parsed_list("tenant_hosts", |host| Ok(host.to_owned())).unwrap_or_default();
     let tenant = tenant(table, &hosts).unwrap_or_default();
@@ -55,13 +56,7 @@ fn placed(table: &Table<'_, '_>) -> (String, Option<Span>) {
     (name.to_owned(), table.span_of("name").or_else(|| table.span()))
 }
 
-fn header(name: &str) -> Result<HeaderName, String> {
-    name.to_ascii_lowercase()
-        .parse()
-        .map_err(|_| format!("`{name}` is not a header name: write one such as \"x-user\""))
-}
-
-fn source(text: &str, issuers: &[Issuer]) -> Result<Source, String> {
+fn source(text: &str, issuers: &[Issuer]) -> Result<Source, InvalidValue> {
     match (text, text.split_once(':')) {
         ("jwt", _) => Ok(Source::Jwt(issuers.to_vec())),
         ("authorization", _) => Ok(Source::Authorization),
@@ -73,10 +68,10 @@ fn source(text: &str, issuers: &[Issuer]) -> Result<Source, String> {
         (_, Some(("header", name))) => header(name).map(Source::Header),
         (_, Some(("api-key", name))) => header(name).map(Source::ApiKey),
         (_, Some(("cookie", name))) => Ok(Source::Cookie(name.to_owned())),
-        _ => Err(format!(
-            "unknown source of callers `{text}`: write \"jwt\", \"header:NAME\", \"api-key:HEADER\", \
-                \"cookie:NAME\", \
-             \"mtls\", \"mtls:uri\", \"mtls:dns\", \"mtls:email\", \"authorization\" or \"anonymous\""
+        _ => Err(InvalidValue::new(
+            format!("unknown source of callers `{text}`"),
+            "write \"jwt\", \"header:NAME\", \"api-key:HEADER\", \"cookie:NAME\", \"mtls\", \"mtls:uri\", \"mtls:dns\", \
+             \"mtls:email\", \"authorization\" or \"anonymous\"",
         )),
     }
 }
@@ -93,8 +88,9 @@ pub(super) fn tenant(table: &Table<'_, '_>, hosts: &[String]) -> Option<Tenant> 
         ("host", _) => Ok(Tenant::Host(hosts.to_vec())),
         (_, Some(("header", name))) => header(name).map(Tenant::Header),
         (_, Some(("claim", name))) => Ok(Tenant::Claim(name.to_owned())),
-        _ => Err(format!(
-            "unknown source of tenants `{text}`: write \"none\", \"header:NAME\", \"claim:NAME\" or \"host\""
+        _ => Err(InvalidValue::new(
+            format!("unknown source of tenants `{text}`"),
+            "write \"none\", \"header:NAME\", \"claim:NAME\" or \"host\"",
         )),
     })
 }
@@ -107,7 +103,8 @@ fn issuer(table: Table<'_, '_>) -> Option<Issuer> {
     }
     let (audience, keys) = (audience(&table), keys(&table));
     let algorithms = table.parsed_list("algorithms", |text| {
-        text.parse::<Algorithm>().map_err(|error| format!("`{text}` is {error}. Write one of these"))
+        let refused = |error| InvalidValue::new(format!("`{text}` is {error}"), "Write one of these");
+        text.parse::<Algorithm>().map_err(refused)
     });
     let leeway = table.duration("leeway");
     let is_expiry_required = table.is("expiry_required");

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use thiserror::Error;
 
 /// A position in a file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +39,7 @@ impl Place {
 }
 
 /// One mistake.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Error)]
 pub struct ConfigError {
     /// Its position in the file, if it has one.
     pub at: Option<Position>,
@@ -78,17 +79,6 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Splits a sentence that ends with its fix, as the parsers and checks of this crate write them.
-pub(super) fn split_fix(text: &str) -> (String, String) {
-    let (problem, fix) = text
-        .rsplit_once(": write ")
-        .map(|(problem, fix)| (problem, format!("write {fix}")))
-        .or_else(|| text.rsplit_once(". ").map(|(problem, fix)| (problem, fix.to_owned())))
-        .or_else(|| text.rsplit_once("; ").map(|(problem, fix)| (problem, fix.to_owned())))
-        .unwrap_or((text, "write another value; `semel config default` explains it".to_owned()));
-    (problem.to_owned(), fix)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,17 +92,5 @@ mod tests {
         let quoted = text.find('"').expect("there");
         assert_eq!(Position::of(text, &(quoted..quoted)), Position { line: 2, column: 5 });
         assert_eq!(Position::of(text, &(99..99)).line, 3, "past the end is the end");
-    }
-
-    #[test]
-    fn a_fix_is_separated_from_its_reason() {
-        assert_eq!(
-            split_fix("`24` is not a duration: write a whole number with ms"),
-            ("`24` is not a duration".to_owned(), "write a whole number with ms".to_owned())
-        );
-        assert_eq!(
-            split_fix("Too wide: all of it. Name less"),
-            ("Too wide: all of it".into(), "Name less".into())
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! `[otlp]`: where spans are sent.
 
 use super::table::Table;
+use crate::invalid_value::InvalidValue;
 use http::{HeaderName, HeaderValue};
 use semel_net::client::Authorities;
 use semel_net::target::{Target, Transport};
@@ -9,12 +10,10 @@ use semel_telemetry::trace::{Options, Tracer};
 /// The tracer, if spans are sent anywhere.
 pub(super) fn read(table: &Table<'_, '_>) -> Option<Tracer> {
     let endpoint = table.parsed("endpoint", |text| {
-        let target = Target::parse(text)
-            .map_err(|error| format!("{error}: write one like \"http://127.0.0.1:4318\""))?;
+        let refused = |problem| InvalidValue::new(problem, "write one like \"http://127.0.0.1:4318\"");
+        let target = Target::parse(text).map_err(|error| refused(error.to_string()))?;
         if target.transport() == Transport::H2c {
-            return Err(format!(
-                "`{text}` is for gRPC, but spans are sent over HTTP: write one like \"http://127.0.0.1:4318\""
-            ));
+            return Err(refused(format!("`{text}` is for gRPC, but spans are sent over HTTP")));
         }
         Ok(target)
     });
@@ -71,8 +70,13 @@ fn headers(table: &Table<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::new();
     for table in table.tables("header", "[[otlp.header]]") {
         let name = table.parsed("name", |text| {
-            text.parse::<HeaderName>()
-                .map_err(|_| format!("`{text}` is not a header name: write one like \"authorization\""))
+            let refused = || {
+                InvalidValue::new(
+                    format!("`{text}` is not a header name"),
+                    "write one like \"authorization\"",
+                )
+            };
+            text.parse::<HeaderName>().map_err(|_| refused())
         });
         let value = table.secret("value").and_then(|secret| {
             let value = HeaderValue::from_bytes(&secret).map_err(|_| {

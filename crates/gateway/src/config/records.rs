@@ -1,6 +1,7 @@
 //! `[quotas]` and `[sealing]`: how many records there may be, and who can read them.
 
 use super::table::Table;
+use crate::invalid_value::InvalidValue;
 use semel::quota::{Quotas, QuotasError, Rate, Rates};
 use semel::sealing::{KeyError, KeyRing, SealingKey};
 use semel_text::{duration, hex};
@@ -45,8 +46,11 @@ pub(super) fn rates(table: &Table<'_, '_>) -> Rates {
 }
 
 /// `100/1m`: a number per duration.
-pub(super) fn rate(text: &str) -> Result<Rate, String> {
-    let malformed = || format!("`{text}` is not a rate: write a number and a duration, such as \"100/1m\"");
+pub(super) fn rate(text: &str) -> Result<Rate, InvalidValue> {
+    let malformed = || {
+        let fix = "write a number and a duration, such as \"100/1m\"";
+        InvalidValue::new(format!("`{text}` is not a rate"), fix)
+    };
     let (count, per) = text.split_once('/').ok_or_else(malformed)?;
     let count = count.parse().map_err(|_| malformed())?;
     Ok(Rate { count, per: duration::parse(per).map_err(|_| malformed())? })

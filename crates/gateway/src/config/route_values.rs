@@ -1,6 +1,7 @@
 //! Values of route options that are more than a duration, a size or a word.
 
 use super::table::{Span, Table};
+use crate::invalid_value::InvalidValue;
 use http::{HeaderName, Method};
 use semel::core::classify::{Meaning, is_success};
 use semel::core::fingerprint::{Pointer, Selection, SelectionError};
@@ -25,21 +26,21 @@ pub(super) fn is(table: &Table<'_, '_>, key: &'static str) -> Option<bool> {
 pub(super) fn included(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     table.parsed_list(key, |text| {
         let fit = Selection::default().including([text]);
-        fit.map(|_| text.to_owned()).map_err(|error| describe_pointer_error(&error))
+        fit.map(|_| text.to_owned()).map_err(pointer_error)
     })
 }
 
 pub(super) fn excluded(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     table.parsed_list(key, |text| {
         let fit = Selection::default().excluding([text]);
-        fit.map(|_| text.to_owned()).map_err(|error| describe_pointer_error(&error))
+        fit.map(|_| text.to_owned()).map_err(pointer_error)
     })
 }
 
 pub(super) fn compared_headers(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     table.parsed_list(key, |text| {
         let fit = Selection::default().with_headers([text]);
-        fit.map(|_| text.to_owned()).map_err(|error| error.to_string())
+        fit.map(|_| text.to_owned()).map_err(InvalidValue::of_sentence)
     })
 }
 
@@ -52,8 +53,8 @@ pub(super) fn deadline_header(table: &Table<'_, '_>, key: &'static str) -> Optio
     table.parsed(key, |text| if text == "off" { Ok(None) } else { header(text).map(Some) })
 }
 
-fn describe_pointer_error(error: &SelectionError) -> String {
-    format!("{error}. Write a JSON pointer into the body, such as \"/client/sent_at\"")
+fn pointer_error(error: SelectionError) -> InvalidValue {
+    InvalidValue::new(error.to_string(), "Write a JSON pointer into the body, such as \"/client/sent_at\"")
 }
 
 pub(super) fn methods(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<Method>> {
@@ -75,14 +76,16 @@ pub(super) fn methods(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<Me
 }
 
 /// A method, in the form in which it is compared.
-fn method(text: &str) -> Result<Method, String> {
-    let other =
-        || format!("`{text}` is not a method that can be protected: write one like \"POST\" or \"DELETE\"");
+fn method(text: &str) -> Result<Method, InvalidValue> {
+    let other = || {
+        let fix = "write one like \"POST\" or \"DELETE\"";
+        InvalidValue::new(format!("`{text}` is not a method that can be protected"), fix)
+    };
     let method = Method::from_bytes(text.as_bytes()).map_err(|_| other())?;
     match check_method(&method) {
         Ok(method) if method != Method::CONNECT => Ok(method),
         Err(RouteSettingsError::Method { meant, .. }) => {
-            Err(format!("`{text}` is not a method: write \"{meant}\""))
+            Err(InvalidValue::new(format!("`{text}` is not a method"), format!("write \"{meant}\"")))
         }
         _ => Err(other()),
     }
@@ -92,35 +95,40 @@ pub(super) fn class(table: &Table<'_, '_>, key: &'static str) -> Option<Class> {
     table.parsed(key, |text| match text {
         "external" => Ok(Class::External),
         "downstream" => Ok(Class::Downstream),
-        "local" => {
-            Err("class local is for effects that commit in the same transaction as their record, which a \
-                gateway cannot join: write \"external\", or \"downstream\" if the service itself recognises repeats"
-                .to_owned())
-        }
-        other => Err(format!("`class` cannot be \"{other}\": write \"external\" or \"downstream\"")),
+        "local" => Err(InvalidValue::new(
+            "class local is for effects that commit in the same transaction as their record, which a gateway \
+                cannot join",
+            "write \"external\", or \"downstream\" if the service itself recognises repeats",
+        )),
+        other => Err(InvalidValue::new(
+            format!("`class` cannot be \"{other}\""),
+            "write \"external\" or \"downstream\"",
+        )),
     })
 }
 
-fn header(text: &str) -> Result<HeaderName, String> {
-    let lower = text.to_ascii_lowercase();
-    lower.parse().map_err(|_| format!("`{text}` is not a header name: write one such as \"x-user\""))
+/// The name of a header, in any letter case.
+pub(super) fn header(text: &str) -> Result<HeaderName, InvalidValue> {
+    let refused =
+        |_| InvalidValue::new(format!("`{text}` is not a header name"), "write one such as \"x-user\"");
+    text.to_ascii_lowercase().parse().map_err(refused)
 }
 
 /// One source of keys.
-fn source(text: &str) -> Result<KeySource, String> {
+fn source(text: &str) -> Result<KeySource, InvalidValue> {
     match text.split_once(':') {
         Some(("header", name)) => header(name).map(KeySource::Header),
         Some(("json", pointer)) => match Pointer::parse(pointer) {
             Ok(found) => Ok(KeySource::Pointer(found)),
-            Err(error) => Err(format!(
-                "`{pointer}` is not a JSON pointer: {error}. Write a JSON pointer into the body, such as \
-                    \"json:/event_id\""
+            Err(error) => Err(InvalidValue::new(
+                format!("`{pointer}` is not a JSON pointer: {error}"),
+                "Write a JSON pointer into the body, such as \"json:/event_id\"",
             )),
         },
         None if text == "fingerprint" => Ok(KeySource::Fingerprint),
-        _ => Err(format!(
-            "unknown source of keys `{text}`: write \"header:NAME\", \"json:/POINTER\" or \"fingerprint\", \
-                or a list of these"
+        _ => Err(InvalidValue::new(
+            format!("unknown source of keys `{text}`"),
+            "write \"header:NAME\", \"json:/POINTER\" or \"fingerprint\", or a list of these",
         )),
     }
 }

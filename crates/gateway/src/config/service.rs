@@ -2,6 +2,7 @@
 //! client connects.
 
 use super::table::Table;
+use crate::invalid_value::InvalidValue;
 use semel_identity::Network;
 use semel_net::client::Authorities;
 use semel_net::target::Target;
@@ -34,7 +35,7 @@ pub(super) fn listen(table: &Table<'_, '_>) -> listen::Options {
 }
 
 fn address(table: &Table<'_, '_>) -> Option<SocketAddr> {
-    table.parsed("address", |text| semel_text::address::parse(text).map_err(|error| error.to_string()))
+    table.parsed("address", |text| semel_text::address::parse(text).map_err(InvalidValue::of_sentence))
 }
 
 /// Which client certificates the listener asks for, if any.
@@ -101,7 +102,8 @@ pub(super) fn tls(table: &Table<'_, '_>) -> Option<listen::Tls> {
 /// The upstream's URL, if it is set, and how it is reached.
 pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Options, Host) {
     let target = table.parsed("url", |text| {
-        Target::parse(text).map_err(|error| format!("{error}: write one like \"http://127.0.0.1:3000\""))
+        let fix = "write one like \"http://127.0.0.1:3000\"";
+        Target::parse(text).map_err(|error| InvalidValue::new(error.to_string(), fix))
     });
     let mut options = upstream::Options::default();
     options.connect_timeout = table.limit("connect_timeout").unwrap_or(options.connect_timeout);
@@ -130,12 +132,12 @@ pub(super) fn upstream(table: &Table<'_, '_>) -> (Option<Target>, upstream::Opti
 /// The proxies whose `Forwarded` and `X-Forwarded-*` are passed on.
 pub(super) fn forwarded_by(table: &Table<'_, '_>) -> Vec<Network> {
     let networks = table.parsed_list("forwarded_by", |text| {
-        let network = text.parse::<Network>().map_err(|error| error.to_string())?;
+        let network = text.parse::<Network>().map_err(InvalidValue::of_sentence)?;
         if network.is_too_wide() {
-            return Err(format!(
-                "{network} is wider than any private network, and clients in it could claim any address. \
-                    Write the proxies' own addresses"
-            ));
+            let problem = format!(
+                "{network} is wider than any private network, and clients in it could claim any address"
+            );
+            return Err(InvalidValue::new(problem, "Write the proxies' own addresses"));
         }
         Ok(network)
     });

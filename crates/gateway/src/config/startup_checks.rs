@@ -45,8 +45,12 @@ impl Config {
             let problem = format!("the store cannot be opened: {why}");
             store.mistake(problem, "name what exists, or create it first")
         });
-        let archived = self.storage.archive.as_deref().and_then(|path| check_archive(path).err());
-        let archive = archived.map(|why| archive.mistake(why, "write the path of a file"));
+        let archive = self
+            .storage
+            .archive
+            .as_deref()
+            .and_then(archive_problem)
+            .map(|why| archive.mistake(why, "write the path of a file"));
         store.into_iter().chain(archive).collect()
     }
 
@@ -66,19 +70,19 @@ impl Config {
     }
 }
 
-/// Refuses what cannot be opened at start as an archive. Creates nothing.
-fn check_archive(path: &Path) -> Result<(), String> {
+/// Why this cannot be opened at start as an archive, if so. Creates nothing.
+fn archive_problem(path: &Path) -> Option<String> {
     let shown = path.display();
     match path.metadata() {
-        Ok(found) if found.is_dir() => Err(format!("the archive {shown} is a directory")),
+        Ok(found) if found.is_dir() => Some(format!("the archive {shown} is a directory")),
         Ok(found) if is_stream(&found) => {
-            Err(format!("the archive {shown} is a named pipe or a socket, not a file"))
+            Some(format!("the archive {shown} is a named pipe or a socket, not a file"))
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(format!("the archive {shown} cannot be opened: {error}"))
+            Some(format!("the archive {shown} cannot be opened: {error}"))
         }
         // It is created at start if it does not exist.
-        Ok(_) | Err(_) => Ok(()),
+        Ok(_) | Err(_) => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::storage_settings::{Hashing, Limits, Next, StorageSettings};
 use super::table::{Span, Table};
+use crate::invalid_value::InvalidValue;
 use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
@@ -42,7 +43,7 @@ pub(super) fn store(table: &Table<'_, '_>, storage: &mut StorageSettings) -> sto
     }
     storage.hashing = Hashing { secret, next };
     table
-        .parsed("url", |text| text.parse::<stores::Url>().map_err(|error| error.to_string()))
+        .parsed("url", |text| text.parse::<stores::Url>().map_err(InvalidValue::of_sentence))
         .unwrap_or_default()
 }
 
@@ -136,7 +137,7 @@ pub(super) fn prefix(table: &Table<'_, '_>) -> String {
 }
 
 /// The prefix of the published paths: empty, or a path.
-pub(crate) fn published_at(text: &str) -> Result<String, String> {
+pub(crate) fn published_at(text: &str) -> Result<String, InvalidValue> {
     let is_segment = |segment: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         !segment.is_empty() && segment.bytes().all(is_plain) && segment != "." && segment != ".."
@@ -145,7 +146,8 @@ pub(crate) fn published_at(text: &str) -> Result<String, String> {
     if text.is_empty() || is_path {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` cannot be a path prefix: write one like \"/payments\", or an empty string"))
+    let fix = "write one like \"/payments\", or an empty string";
+    Err(InvalidValue::new(format!("`{text}` cannot be a path prefix"), fix))
 }
 
 #[cfg(test)]
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn a_prefix_is_a_plain_path() {
         for good in ["", "/payments", "/v1/semel", "/~x"] {
-            assert_eq!(published_at(good).as_deref(), Ok(good));
+            assert_eq!(published_at(good), Ok(good.to_owned()));
         }
         for bad in ["/", "payments", "/a/", "//a", "/a?b", "/a b", "/{x}", "/../a", "/%41"] {
             assert!(published_at(bad).is_err(), "{bad}");

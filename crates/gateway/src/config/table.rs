@@ -1,9 +1,10 @@
 //! Tables of a file, read key by key. A key that nobody asked for is a mistake, and all mistakes are collected.
 
 use super::Environment;
-use super::mistake::{ConfigError, Place, Position, split_fix};
+use super::mistake::{ConfigError, Place, Position};
 use super::nearest::nearest;
 use super::overrides::GivenLines;
+use crate::invalid_value::InvalidValue;
 use semel::quota::Rate;
 use semel_text::{duration, size};
 use std::cell::RefCell;
@@ -68,10 +69,9 @@ impl<'i> Document<'i> {
         self.given.given_by(span.start).is_some()
     }
 
-    /// Reports an error whose text ends with its fix.
-    pub(super) fn error(&self, span: Option<&Span>, error: &str) {
-        let (problem, fix) = split_fix(error);
-        self.mistake(span, problem, fix);
+    pub(super) fn invalid(&self, span: Option<&Span>, InvalidValue { problem, fix }: InvalidValue) {
+        let usual = || "write another value; `semel config default` explains it".to_owned();
+        self.mistake(span, problem, fix.unwrap_or_else(usual));
     }
 
     /// Which keys each kind of table has.
@@ -221,10 +221,10 @@ impl<'p, 'i> Table<'p, 'i> {
     pub(super) fn parsed<T>(
         &self,
         key: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
+        parse: impl FnOnce(&str) -> Result<T, InvalidValue>,
     ) -> Option<T> {
         let (text, span) = self.text(key)?;
-        parse(text).map_err(|error| self.document.error(Some(&span), &error)).ok()
+        parse(text).map_err(|refused| self.document.invalid(Some(&span), refused)).ok()
     }
 
     pub(super) fn duration(&self, key: &'static str) -> Option<Duration> {
@@ -233,7 +233,7 @@ impl<'p, 'i> Table<'p, 'i> {
             self.without_unit(key, value, "a duration", |digits| format!("\"{digits}s\""));
             return None;
         }
-        self.parsed(key, |text| duration::parse(text).map_err(|error| error.to_string()))
+        self.parsed(key, |text| duration::parse(text).map_err(InvalidValue::of_sentence))
     }
 
     /// A duration that must not be zero.
@@ -253,7 +253,7 @@ impl<'p, 'i> Table<'p, 'i> {
             self.without_unit(key, value, "a size", |digits| format!("\"{digits}MiB\""));
             return None;
         }
-        self.parsed(key, |text| size::parse(text).map_err(|error| error.to_string()))
+        self.parsed(key, |text| size::parse(text).map_err(InvalidValue::of_sentence))
     }
 
     pub(super) fn is(&self, key: &'static str) -> Option<bool> {
@@ -294,7 +294,8 @@ impl<'p, 'i> Table<'p, 'i> {
         }
         self.parsed(key, |text| {
             let chosen = choices.iter().find(|(name, _)| *name == text).map(|(_, chosen)| *chosen);
-            chosen.ok_or_else(|| format!("`{key}` cannot be \"{text}\": write {}", names.join(" or ")))
+            let problem = || format!("`{key}` cannot be \"{text}\"");
+            chosen.ok_or_else(|| InvalidValue::new(problem(), format!("write {}", names.join(" or "))))
         })
     }
 
@@ -325,10 +326,10 @@ impl<'p, 'i> Table<'p, 'i> {
     pub(super) fn parsed_list<T>(
         &self,
         key: &'static str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, InvalidValue>,
     ) -> Option<Vec<T>> {
         let read = |(text, span): &(&str, Span)| {
-            parse(text).map_err(|error| self.document.error(Some(span), &error)).ok()
+            parse(text).map_err(|refused| self.document.invalid(Some(span), refused)).ok()
         };
         Some(self.texts(key)?.iter().filter_map(read).collect())
     }

@@ -1,6 +1,7 @@
 //! Which records are meant: the filters that `list`, `watch` and `resolve` share.
 
 use super::super::cli_error::CliError;
+use crate::invalid_value::InvalidValue;
 use semel::archive::rfc3339;
 use semel::core::record::StateName;
 use semel::core::store::Callers;
@@ -66,19 +67,21 @@ pub(super) struct Filters {
     pub(super) error_code: Option<String>,
 }
 
-fn hash(text: &str) -> Result<String, String> {
+fn hash(text: &str) -> Result<String, InvalidValue> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash.then(|| text.to_owned()).ok_or_else(|| {
-        "a key hash has 64 hexadecimal digits. Tables and logs show only the first 8; `semel records show` and \
-         `semel records list --all --json` show all of them"
-            .to_owned()
+        InvalidValue::without_fix(
+            "a key hash has 64 hexadecimal digits. Tables and logs show only the first 8; `semel records show` and \
+             `semel records list --all --json` show all of them",
+        )
     })
 }
 
-fn caller_beginning(text: &str) -> Result<String, String> {
+fn caller_beginning(text: &str) -> Result<String, InvalidValue> {
     Callers::beginning(text).map(|_| text.to_ascii_lowercase()).ok_or_else(|| {
-        "write the first digits of the caller's hash: 8 to 64 hexadecimal digits, as tables, logs and metrics show them"
-            .to_owned()
+        InvalidValue::without_fix(
+            "write the first digits of the caller's hash: 8 to 64 hexadecimal digits, as tables, logs and metrics show them",
+        )
     })
 }
 

@@ -16,6 +16,7 @@ use super::cli_error::{CliError, EXIT_CODES};
 use super::table::Tone;
 use super::target::Target;
 use crate::admin_client::AdminClient;
+use crate::invalid_value::InvalidValue;
 use clap::Subcommand;
 use pages::{Page, page};
 use semel::core::id::OperationId;
@@ -106,13 +107,13 @@ async fn run(arguments: &Args) -> Result<(), CliError> {
 }
 
 /// An operation id or its first digits, as the command line has them.
-fn beginning(text: &str) -> Result<String, String> {
+fn beginning(text: &str) -> Result<String, InvalidValue> {
     OperationIds::beginning(text).map(|_| text.to_ascii_lowercase()).ok_or_else(|| {
-        format!(
+        InvalidValue::without_fix(format!(
             "`{text}` is not an operation ID. That is a UUID, which clients find in the header Operation-Id; its first {} digits or \
              more are enough if no other ID starts with them",
             OperationIds::DIGITS_MIN
-        )
+        ))
     })
 }
 

@@ -11,6 +11,7 @@ use super::filters::Filters;
 use super::{many, tone};
 use crate::admin_client::AdminClient;
 use crate::bounded_read::{FileKind, read_or_stdin};
+use crate::invalid_value::InvalidValue;
 use crate::serve::say;
 use clap::ValueEnum;
 use http::Method;
@@ -79,8 +80,9 @@ pub(super) struct Release {
     reason: String,
 }
 
-fn header(line: &str) -> Result<(String, String), String> {
-    let (name, value) = line.split_once(':').ok_or("write it as NAME: VALUE")?;
+fn header(line: &str) -> Result<(String, String), InvalidValue> {
+    let malformed = || InvalidValue::without_fix("write it as NAME: VALUE");
+    let (name, value) = line.split_once(':').ok_or_else(malformed)?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 

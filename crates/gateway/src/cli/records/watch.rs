@@ -11,6 +11,7 @@ use super::list::{records_table, row};
 use super::pages::{PAGE_MAX, Page, page};
 use crate::admin_client::AdminClient;
 use crate::config::flags::Refusal;
+use crate::invalid_value::InvalidValue;
 use crate::serve::say;
 use semel::SystemClock;
 use semel::archive::rfc3339;
@@ -37,7 +38,7 @@ pub(super) struct Args {
 fn interval(text: &str) -> Result<Duration, Refusal> {
     let interval = semel_text::duration::parse(text)?;
     let is_fit = (Duration::from_millis(100)..=Duration::from_hours(1)).contains(&interval);
-    is_fit.then_some(interval).ok_or_else(|| "write 100ms to 1h".into())
+    is_fit.then_some(interval).ok_or_else(|| InvalidValue::without_fix("write 100ms to 1h").into())
 }
 
 impl Args {

@@ -2,7 +2,9 @@
 //! Semel's own are never passed on.
 
 use crate::callbacks::{Authorize, Placeholder, Rebuild, Source, Template};
+use crate::config::route_values;
 use crate::config::table::Table;
+use crate::invalid_value::InvalidValue;
 use http::HeaderName;
 use semel_http::names;
 
@@ -25,14 +27,14 @@ pub(super) fn rebuild(table: &Table<'_, '_>) -> Option<Rebuild> {
         text if text.starts_with('/') => {
             let path = Template::parse(text, &[Placeholder::OperationId])?;
             if !path.has(Placeholder::OperationId) {
-                return Err(format!(
-                    "`{text}` is the same for every operation: write {{operation_id}} into it"
-                ));
+                let problem = format!("`{text}` is the same for every operation");
+                return Err(InvalidValue::new(problem, "write {operation_id} into it"));
             }
             Ok(Source::Path(path))
         }
-        _ => Err(format!(
-            "responses cannot be rebuilt from `{text}`: write \"location\", or a path of the service"
+        _ => Err(InvalidValue::new(
+            format!("responses cannot be rebuilt from `{text}`"),
+            "write \"location\", or a path of the service",
         )),
     });
     let is_silent = !table.has("from");
@@ -63,12 +65,11 @@ fn is_reserved(name: &HeaderName) -> bool {
     is_own || RESERVED.contains(&name.as_str())
 }
 
-pub(super) fn header(text: &str) -> Result<HeaderName, String> {
-    let lower = text.to_ascii_lowercase();
-    let name: HeaderName =
-        lower.parse().map_err(|_| format!("`{text}` is not a header name: write one such as \"x-user\""))?;
+pub(super) fn header(text: &str) -> Result<HeaderName, InvalidValue> {
+    let name = route_values::header(text)?;
     if is_reserved(&name) {
-        return Err(format!("`{text}` cannot be set or passed on: write another header's name"));
+        let problem = format!("`{text}` cannot be set or passed on");
+        return Err(InvalidValue::new(problem, "write another header's name"));
     }
     Ok(name)
 }

@@ -107,7 +107,7 @@ fn headers(table: &Table<'_, '_>, destination: Option<&Destination>) -> HeaderMa
     };
     for (key, value) in entries {
         let name = client_requests::header(key.get_ref())
-            .map_err(|error| table.document.error(Some(&key.span()), &error));
+            .map_err(|refused| table.document.invalid(Some(&key.span()), refused));
         let Some(text) = value.get_ref().as_str() else {
             table.wrong(key.get_ref(), value, "a string in quotation marks");
             continue;
