@@ -1,17 +1,18 @@
 //! Times each of the store's calls. It writes only on request, and only to its own record.
 
 use super::{Finding, Options, Report};
-use crate::stores::Url;
+use crate::stores::{OpenError, Url};
 use semel::core::fingerprint::Fingerprint;
 use semel::core::id::{CallerHash, CommandId, KeyHash, OperationId};
 use semel::core::machine::{self, Begin, Command, Decision, Found, NewAttempt, Stamp, Unchanged};
-use semel::core::policy::{AfterExpiry, Class, Policy};
+use semel::core::policy::{AfterExpiry, Class, Policy, PolicyError};
 use semel::core::record::{Record, Token};
 use semel::core::store::{Change, Count, Error, Filter, Setting, Store, Written};
 use semel::core::time::Time;
 use semel::{Clock as _, Random as _, SystemClock, SystemRandom};
 use serde::Serialize;
 use std::time::Duration;
+use thiserror::Error as ThisError;
 
 /// How often each call is made.
 const SAMPLES: usize = 7;
@@ -45,6 +46,25 @@ pub struct NotMeasured {
     pub why: String,
 }
 
+/// Why writes were not measured.
+#[derive(Debug, ThisError)]
+enum UnmeasuredError {
+    #[error(transparent)]
+    Unopened(#[from] OpenError),
+    #[error(transparent)]
+    Store(#[from] Error),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("{0:?}")]
+    Renewal(machine::Refusal),
+    #[error("the clock does not allow a claim")]
+    Clock,
+    #[error("another process changed the record used for measuring")]
+    RecordChanged,
+    #[error("another process is measuring at the same time")]
+    SettingChanged,
+}
+
 const WRITES: &str = "claim, swap, remove, set";
 
 pub(super) async fn measure(
@@ -62,10 +82,10 @@ pub(super) async fn measure(
                 store.close().await;
                 measured
             }
-            Err(why) => Err(why.to_string()),
+            Err(why) => Err(why.into()),
         };
         if let Err(why) = measured {
-            report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why });
+            report.not_measured.push(NotMeasured { calls: WRITES.to_owned(), why: why.to_string() });
         }
     } else {
         let why = "writes are measured only with --measure-writes, on a separate record".to_owned();
@@ -124,12 +144,12 @@ fn summarize(call: &'static str, mut samples: Vec<Duration>) -> Latency {
 }
 
 /// Measures writes on a separate record and setting, and removes both.
-async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), String> {
+async fn writes(store: &dyn Store, report: &mut Report) -> Result<(), UnmeasuredError> {
     let mut id = [0; 32];
     id[..16].copy_from_slice(&SystemRandom.bits().to_be_bytes());
     id[16..].copy_from_slice(&SystemRandom.bits().to_be_bytes());
     let id = CommandId::from_bytes(id);
-    let now = store.get(id).await.map_err(|error| error.to_string())?.now;
+    let now = store.get(id).await?.now;
     let mut stands = None;
     let measured = records(store, id, now, &mut stands, report).await;
     if let Some(record) = &stands {
@@ -146,13 +166,13 @@ async fn records(
     now: Time,
     stands: &mut Option<Record>,
     report: &mut Report,
-) -> Result<(), String> {
+) -> Result<(), UnmeasuredError> {
     let (mut claims, mut swaps, mut removals) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
         let first = claim(id, now)?;
         *stands = Some(first.clone());
         claims.push(write(store, id, Change::Insert(&first)).await?);
-        let renewed = machine::renew(&first, first.token(), now).map_err(|refusal| format!("{refusal:?}"))?;
+        let renewed = machine::renew(&first, first.token(), now).map_err(UnmeasuredError::Renewal)?;
         swaps.push(write(store, id, Change::from(&renewed)).await?);
         *stands = Some(renewed.next.clone());
         removals.push(write(store, id, Change::Remove(Unchanged::of(&renewed.next))).await?);
@@ -166,17 +186,21 @@ async fn records(
     Ok(())
 }
 
-async fn write(store: &dyn Store, id: CommandId, change: Change<&Record>) -> Result<Duration, String> {
+async fn write(
+    store: &dyn Store,
+    id: CommandId,
+    change: Change<&Record>,
+) -> Result<Duration, UnmeasuredError> {
     let started = SystemClock.uptime();
     match store.write(id, change).await {
         Ok(Written::Done { .. }) => Ok(SystemClock.uptime().saturating_sub(started)),
-        Ok(Written::Refused(_)) => Err("another process changed the record used for measuring".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Ok(Written::Refused(_)) => Err(UnmeasuredError::RecordChanged),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// A claim under which nothing ever begins.
-fn claim(id: CommandId, now: Time) -> Result<Record, String> {
+fn claim(id: CommandId, now: Time) -> Result<Record, UnmeasuredError> {
     let policy = Policy::new(Class::Local).with(|policy| {
         policy.lease = LEASE;
         policy.after_expiry = AfterExpiry::RunAsNew;
@@ -188,7 +212,7 @@ fn claim(id: CommandId, now: Time) -> Result<Record, String> {
         key_hash: KeyHash::from_bytes([0; 32]),
         caller_hash: CallerHash::from_bytes([0; 32]),
         operation: OPERATION.into(),
-        policy: policy.map_err(|error| error.to_string())?.into(),
+        policy: policy?.into(),
         fingerprint,
         payload: &fingerprint,
         generation: 0,
@@ -197,11 +221,11 @@ fn claim(id: CommandId, now: Time) -> Result<Record, String> {
     let stamp = Stamp::new(now, OPERATION, "measured");
     match machine::decide(Found::Nothing, &command, new_attempt, stamp) {
         Decision::Run(write) => Ok(write.next),
-        _ => Err("the clock does not allow a claim".to_owned()),
+        _ => Err(UnmeasuredError::Clock),
     }
 }
 
-async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> {
+async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), UnmeasuredError> {
     let (mut samples, value) = (Vec::new(), &b"measured"[..]);
     // A process that was killed may have left it.
     let _ = store.set(SETTING, Some(value), None).await;
@@ -210,10 +234,8 @@ async fn settings(store: &dyn Store, report: &mut Report) -> Result<(), String> 
             let started = SystemClock.uptime();
             match store.set(SETTING, expect, next).await {
                 Ok(Setting::Done) => samples.push(SystemClock.uptime().saturating_sub(started)),
-                Ok(Setting::Refused(_)) => {
-                    return Err("another process is measuring at the same time".to_owned());
-                }
-                Err(error) => return Err(error.to_string()),
+                Ok(Setting::Refused(_)) => return Err(UnmeasuredError::SettingChanged),
+                Err(error) => return Err(error.into()),
             }
         }
     }
