@@ -4,11 +4,13 @@ use super::Stage;
 use super::voice::{Tone, Voice};
 use crate::demo::client::{Answer, Client, Reply, fetch};
 use crate::demo::payments::Trouble;
+use semel::OperatorError;
 use semel::core::id::OperationId;
 use semel::core::machine::Verdict;
 use semel::core::outcome::Outcome;
 use serde_json::Value;
 use std::io::{self, Write};
+use thiserror::Error;
 
 const WHO: &str = "the demo's bookkeeper";
 
@@ -62,18 +64,27 @@ async fn settle<W: Write>(
     let (found, verdict, tone) = match check_ledger(stage, *id).await {
         Ok(Some(charge)) => (charge, "it happened".to_owned(), Tone::Strong),
         Ok(None) => ("not found".to_owned(), "it did not happen".to_owned(), Tone::Strong),
-        Err(why) => ("?".to_owned(), why, Tone::Bad),
+        Err(why) => ("?".to_owned(), why.to_string(), Tone::Bad),
     };
     voice.point(&format!("{:<4} {id}  {found:<9}  ", client.customer), &verdict, tone).await
 }
 
+/// Why the bookkeeper settles nothing.
+#[derive(Debug, Error)]
+enum CheckError {
+    #[error(transparent)]
+    Record(#[from] OperatorError),
+    #[error("the ledger did not answer")]
+    Ledger,
+}
+
 /// Looks an operation up in the ledger and resolves its record. Returns the charge, if there is one.
-async fn check_ledger(stage: &Stage, id: OperationId) -> Result<Option<String>, String> {
+async fn check_ledger(stage: &Stage, id: OperationId) -> Result<Option<String>, CheckError> {
     // The store's time before the question: an absent charge proves nothing about later moments.
-    let found_record = stage.engine.look_up(id).await.map_err(|error| error.to_string())?;
+    let found_record = stage.engine.look_up(id).await?;
     let shown = fetch(stage.upstream, &format!("/charges?operation_id={id}")).await;
     let charges: Vec<Value> =
-        shown.and_then(|shown| serde_json::from_slice(&shown).ok()).ok_or("the ledger did not answer")?;
+        shown.and_then(|shown| serde_json::from_slice(&shown).ok()).ok_or(CheckError::Ledger)?;
     let charge = charges.first().map(|receipt| receipt["id"].as_str().unwrap_or_default().to_owned());
     let (verdict, why) = match (charges.first(), &charge) {
         (Some(receipt), Some(charge)) => {
@@ -84,7 +95,7 @@ async fn check_ledger(stage: &Stage, id: OperationId) -> Result<Option<String>, 
             "the connection broke; the charge is not in the ledger",
         ),
     };
-    stage.engine.resolve(id, verdict, WHO, why).await.map_err(|error| error.to_string())?;
+    stage.engine.resolve(id, verdict, WHO, why).await?;
     Ok(charge)
 }
 
