@@ -129,9 +129,7 @@ pub(super) fn main(arguments: Args) -> Result<ExitCode, CliError> {
         let config = arguments.read()?;
         let level = arguments.over.value("log-level").map_or(logging::Level::Error, |_| config.log_level);
         logging::begin(config.log, level, None);
-        return Ok(threads()?
-            .block_on(serve::demo::run(config.listen.address, arguments.exit))
-            .map_err(CliError::failed)?);
+        return Ok(threads()?.block_on(serve::demo::run(config.listen.address, arguments.exit))?);
     }
     let config = arguments.read()?;
     let spans = config.tracer.as_ref().map(|tracer| tracer.spans(Arc::new(SystemClock)));
@@ -148,7 +146,7 @@ pub(super) fn main(arguments: Args) -> Result<ExitCode, CliError> {
             tracing::error!("{why}");
             Ok(ExitCode::FAILURE)
         }
-        ended => ended.map_err(CliError::failed),
+        ended => Ok(ended?),
     }
 }
 

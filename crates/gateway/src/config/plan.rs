@@ -160,18 +160,10 @@ impl Plan {
         move |address| proxies.iter().any(|network| network.holds(address))
     }
 
-    /// Refuses rules by certificate if the running listener does not ask for certificates.
-    pub(crate) fn check_certificates(&self, listen: &listen::Options) -> Result<(), String> {
-        let asks_for_certificates = listen.tls.is_some() && listen.clients.is_some();
+    /// Whether callers are identified by client certificates.
+    pub(crate) fn needs_client_certificates(&self) -> bool {
         let mut sources = self.identities().flat_map(|identity| &identity.sources);
-        if !asks_for_certificates && sources.any(|source| matches!(source, Source::Mtls(_))) {
-            return Err(
-                "callers are identified by client certificates, but the listener asks for none: set \
-                `client_ca` under [listen] and restart"
-                    .to_owned(),
-            );
-        }
-        Ok(())
+        sources.any(|source| matches!(source, Source::Mtls(_)))
     }
 
     /// What cannot be changed from `old` before the next start.

@@ -1,11 +1,12 @@
 //! Opens the admin address, and applies new tokens and certificates. [`semel_admin`] answers its requests.
 
+use super::ServeError;
 use crate::callbacks::Directory;
 use crate::config::Admin as Plan;
 use http::{Request, Response};
 use semel::{Engine, SystemClock};
 use semel_admin::shadow::Tally;
-use semel_admin::{self as admin, Admin};
+use semel_admin::{self as admin, Admin, OptionsError};
 use semel_http::Body;
 use semel_proxy::listen::{self, Bound, Credentials, Peer, RefusalObserver};
 use semel_proxy::upstream;
@@ -31,19 +32,18 @@ pub(super) fn response_limits(directory: &Directory, upstream: &upstream::Option
 }
 
 /// Binds the address, before anything else is opened.
-pub(super) async fn bind(plan: &Plan, metrics: &Metrics) -> Result<Bound, String> {
+pub(super) async fn bind(plan: &Plan, metrics: &Metrics) -> Result<Bound, ServeError> {
     let address = plan.options.address;
-    plan.options.check().map_err(|error| format!("the admin address {address} cannot be opened: {error}"))?;
+    plan.options.check().map_err(|error| ServeError::AdminAddress(address, error))?;
     let (tls, drain) = (plan.tls.clone(), DRAIN);
     let counted = metrics.clone();
     let refusals = RefusalObserver::new(move |_| counted.refused_at_admin(None));
     let options = listen::Options { address, tls, refusals, drain, ..listen::Options::default() };
     Bound::bind(&options).await.map_err(|error| match error {
-        listen::Error::Address(_, why) if why.kind() == io::ErrorKind::AddrInUse => format!(
-            "the admin address {address} is in use, perhaps by another gateway on this machine. Choose \
-                another one with --admin ADDRESS (or `address` under [admin]), or none with --admin off"
-        ),
-        other => format!("the admin address: {other}"),
+        listen::Error::Address(_, why) if why.kind() == io::ErrorKind::AddrInUse => {
+            ServeError::AdminAddressInUse(address)
+        }
+        other => ServeError::AdminListen(other),
     })
 }
 
@@ -72,7 +72,7 @@ impl AdminServer {
         shadow: &Tally,
         is_draining: &Arc<AtomicBool>,
         response_limits: ResponseLimitsOf,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, OptionsError> {
         let (counted, named, running) = (metrics.clone(), metrics.clone(), engine.clone());
         let refusing = metrics.clone();
         let is_draining = Arc::clone(is_draining);
@@ -86,8 +86,7 @@ impl AdminServer {
             refused: Arc::new(move |refusal| refusing.refused_at_admin(Some(refusal.name()))),
             knows_probes: true,
         };
-        let now = admin::service(engine.clone(), plan.options.clone(), sources.clone());
-        let now = now.map_err(|error| error.to_string())?;
+        let now = admin::service(engine.clone(), plan.options.clone(), sources.clone())?;
         let (address, engine) = (plan.options.address, engine.clone());
         let (now, credentials) = (Arc::new(RwLock::new(now)), bound.credentials());
         Ok(Self { bound, admin_handle: AdminHandle { address, engine, sources, now, credentials } })
@@ -118,10 +117,10 @@ impl AdminHandle {
         &self,
         options: &admin::Options,
         response_limits: ResponseLimitsOf,
-    ) -> Result<Admin, String> {
+    ) -> Result<Admin, OptionsError> {
         let options = admin::Options { address: self.address, ..options.clone() };
         let sources = admin::Sources { response_limits, ..self.sources.clone() };
-        admin::service(self.engine.clone(), options, sources).map_err(|error| error.to_string())
+        admin::service(self.engine.clone(), options, sources)
     }
 
     /// Its TLS credentials, if it uses TLS.

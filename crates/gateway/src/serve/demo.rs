@@ -1,11 +1,11 @@
 //! `semel serve --demo`: the usual gateway in front of the demo's payment service, on a temporary store.
 
-use super::{Gateway, signals};
+use super::{Gateway, ServeError, signals};
 use crate::config::{Admin, Plan};
 use crate::demo::{payments, story};
 use crate::{stores, terminal};
 use semel_admin as admin;
-use semel_net::target::Target;
+use semel_net::target::{Target, TargetError};
 use semel_proxy::listen;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf, is_separator};
 use std::process::ExitCode;
 use std::time::Duration;
+use thiserror::Error;
 use tokio::sync::oneshot;
 
 /// Only this machine reaches it.
@@ -21,11 +22,30 @@ const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// How long the demo takes to stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
+/// Why the demo ended early.
+#[derive(Debug, Error)]
+pub enum DemoError {
+    /// Its own service cannot start.
+    #[error("the demo's payment service cannot start: {0}")]
+    Payments(#[source] io::Error),
+    /// Its store has no folder.
+    #[error("no folder for the demo's store: {0}")]
+    Folder(#[source] io::Error),
+    /// Its service cannot be an upstream.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The gateway cannot start.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The story cannot be printed.
+    #[error("the demo failed: {0}")]
+    Story(#[source] io::Error),
+}
+
 /// Plays the story, then serves until the process is asked to stop; with `is_short`, it ends after the story.
-pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String> {
-    let payments = payments::start().await;
-    let payments = payments.map_err(|error| format!("the demo's payment service cannot start: {error}"))?;
-    let folder = Folder::new().map_err(|error| format!("no folder for the demo's store: {error}"))?;
+pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, DemoError> {
+    let payments = payments::start().await.map_err(DemoError::Payments)?;
+    let folder = Folder::new().map_err(DemoError::Folder)?;
     let gateway = Gateway::open(plan(address, payments.address(), &folder.0)?).await?;
     let has_colour = terminal::has_colour();
     let stage = story::Stage {
@@ -55,7 +75,7 @@ pub async fn run(address: SocketAddr, is_short: bool) -> Result<ExitCode, String
             }
             ExitCode::SUCCESS
         }
-        Some(Err(error)) => return Err(format!("the demo failed: {error}")),
+        Some(Err(error)) => return Err(DemoError::Story(error)),
         None => ExitCode::FAILURE,
     };
     drop(stop);
@@ -78,8 +98,7 @@ fn quoted(text: &str) -> String {
     if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan, String> {
-    let target = Target::parse(&format!("http://{payments}"));
+fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan, TargetError> {
     Ok(Plan {
         listen: listen::Options { address, drain: DRAIN, ..listen::Options::default() },
         // On a free port: the demo may run beside a gateway that uses the default address.
@@ -88,7 +107,7 @@ fn plan(address: SocketAddr, payments: SocketAddr, folder: &Path) -> Result<Plan
             tls: None,
         }),
         store: stores::Url::embedded(&folder.join("demo.db")),
-        ..Plan::new(target.map_err(|error| error.to_string())?)
+        ..Plan::new(Target::parse(&format!("http://{payments}"))?)
     })
 }
 

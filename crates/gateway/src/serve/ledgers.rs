@@ -2,7 +2,7 @@
 //! not change.
 
 use crate::config::{Operation, Plan};
-use semel::quota::RateKeeper;
+use semel::quota::{QuotasError, RateKeeper};
 
 /// The ledgers of all operations that have their own limits.
 #[derive(Debug, Clone)]
@@ -35,20 +35,20 @@ impl OperationKey {
 
 impl Ledgers {
     /// Empty ledgers, for a process that starts.
-    pub(super) fn new(plan: &Plan) -> Result<Self, String> {
+    pub(super) fn new(plan: &Plan) -> Result<Self, QuotasError> {
         Self { kept: Vec::new(), tracked_max: plan.quotas.tracked_max }.renewed(plan)
     }
 
     /// The ledgers of `plan`. An operation with unchanged limits keeps its used-up rates.
-    pub(super) fn renewed(&self, plan: &Plan) -> Result<Self, String> {
+    pub(super) fn renewed(&self, plan: &Plan) -> Result<Self, QuotasError> {
         let limited = plan.operations.iter().filter(|operation| !operation.rates.are_off());
         let kept = limited.map(|operation| {
             let rates = operation.rates;
             let known = self.of(operation).filter(|keeper| *keeper.rates() == rates);
             let keeper = known.map_or_else(|| RateKeeper::tracking(rates, self.tracked_max), Ok);
-            Ok((OperationKey::of(operation), keeper.map_err(|error| error.to_string())?))
+            Ok((OperationKey::of(operation), keeper?))
         });
-        Ok(Self { kept: kept.collect::<Result<_, String>>()?, tracked_max: self.tracked_max })
+        Ok(Self { kept: kept.collect::<Result<_, QuotasError>>()?, tracked_max: self.tracked_max })
     }
 
     /// An operation's own limits, besides those for all.

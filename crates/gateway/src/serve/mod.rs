@@ -6,6 +6,7 @@ mod alarms;
 pub(crate) mod allocator;
 mod announce;
 pub mod demo;
+mod error;
 mod ledgers;
 mod lines;
 mod pipeline;
@@ -23,13 +24,13 @@ use crate::caller_rules::CallerRules;
 use crate::config::{ConfigError, Next, Operation, Plan};
 use crate::{terminal, unsealed};
 use admin_address::{AdminHandle, AdminServer};
+pub use error::ServeError;
 use ledgers::Ledgers;
 use pipeline::PipelineHandle;
 use requests::Requests;
 use semel::core::store::{Clock as _, OpenOptions, Store};
 use semel::core::time::Time;
-use semel::secrets::Bounded;
-use semel::{Clock as _, Engine, Observer, SystemClock};
+use semel::{BuildError, Clock as _, Engine, Observer, SystemClock, secrets};
 use semel_admin::AccessRefusal;
 use semel_admin::shadow::Tally;
 use semel_http::Layer;
@@ -79,7 +80,7 @@ fn new_metrics() -> Metrics {
 
 impl Gateway {
     /// Opens the store and binds the address. Clients that connect are served as soon as it [runs](Self::run).
-    pub async fn open(plan: Plan) -> Result<Self, String> {
+    pub async fn open(plan: Plan) -> Result<Self, ServeError> {
         // The address comes first: it fails most often, and then nothing else was changed.
         plan.listen.prefix.replace(&plan.prefix);
         plan.listen.proxies.replace(plan.is_proxy());
@@ -87,7 +88,7 @@ impl Gateway {
         let requests = Requests::new(metrics.clone(), plan.logs_requests);
         let listen = listen::Options { refusals: requests.refusals(), ..plan.listen.clone() };
         let mut bound = Some(bind(&plan, &listen, &metrics).await?);
-        plan.check_certificates(&plan.listen)?;
+        check_certificates(&plan, &plan.listen)?;
         let ledgers = Ledgers::new(&plan)?;
         let stack = Stack::of(&plan, &ledgers, &metrics, None).await?;
         let caller_rules = stack.caller_rules.clone();
@@ -96,8 +97,7 @@ impl Gateway {
             ..OpenOptions::default()
         };
         // While it waits for the store, nothing can be answered: clients are refused, and do not hang.
-        let store = starting::open(&plan.store, &options, &SystemClock, || bound = None).await;
-        let store = store.map_err(|error| error.to_string())?;
+        let store = starting::open(&plan.store, &options, &SystemClock, || bound = None).await?;
         let (bound, admin_address) = match bound {
             Some(bound) => bound,
             None => bind(&plan, &listen, &metrics).await?,
@@ -105,7 +105,7 @@ impl Gateway {
         let next = &plan.storage.hashing.next;
         if *next == Next::Withdrawn {
             let timeout = plan.storage.settings.store_timeout;
-            rotation::withdraw(Bounded::new(&*store, &SystemClock, timeout)).await?;
+            rotation::withdraw(secrets::Bounded::new(&*store, &SystemClock, timeout)).await?;
         }
         if let Some(tracer) = &plan.tracer {
             metrics.count_spans(tracer.counts());
@@ -122,9 +122,11 @@ impl Gateway {
             .observer(observers)
             .reconcilers(move |operation| probe_directory.reconciler_of(operation));
         let engine = builder.build().await;
-        let engine = engine.map_err(|error| {
-            let remedy = rotation::remedy(&error, next);
-            format!("{} cannot be used: {error}{remedy}", plan.store)
+        let engine = engine.map_err(|error| match error {
+            BuildError::Secrets(secrets::Error::Missing(_)) if *next == Next::None => {
+                ServeError::NoSecret(plan.store.clone(), error)
+            }
+            error => ServeError::Engine(plan.store.clone(), error),
         })?;
         if plan.sealing.is_none() {
             let timeout = plan.storage.settings.store_timeout;
@@ -143,8 +145,7 @@ impl Gateway {
             bound.credentials().as_ref(),
             admin_address.as_ref().and_then(AdminServer::credentials).as_ref(),
         );
-        let joined = stack.joined(&plan, &engine, &metrics, &shadow, None);
-        let (pipeline, layer) = joined.map_err(|error| error.to_string())?;
+        let (pipeline, layer) = stack.joined(&plan, &engine, &metrics, &shadow, None)?;
         let pipeline = PipelineHandle::new(pipeline, plan.tracer.clone(), requests);
         Ok(Self {
             plan,
@@ -312,9 +313,9 @@ impl Reloading {
     /// Serves every new request under `plan`, and uses its TLS files as they are now for every new handshake. Running
     /// requests are not affected. Returns the settings that cannot change before the next start and were kept. On an
     /// error, nothing has changed.
-    pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, String> {
+    pub async fn take(&mut self, plan: Plan) -> Result<Vec<&'static str>, ServeError> {
         let listen = self.plan.listen.renewed(&plan.listen);
-        plan.check_certificates(&listen)?;
+        check_certificates(&plan, &listen)?;
         let shown =
             read_anew(self.credentials.as_ref(), plan.listen.tls.as_ref(), plan.listen.clients.as_ref())?;
         let ledgers = self.ledgers.renewed(&plan)?;
@@ -333,7 +334,7 @@ impl Reloading {
         let joined = stack.joined(&plan, &self.engine, &self.metrics, &self.shadow, Some(&self.layer));
         let (pipeline, layer) = joined.map_err(|error| {
             self.directory.replace(before);
-            format!("{error}. Keys of [sealing] are read only at start")
+            ServeError::RoutesOfReload(error)
         })?;
         // Nothing fails from here on.
         if let Some((admin_handle, build, shown)) = new_admin {
@@ -367,13 +368,20 @@ async fn bind(
     plan: &Plan,
     listen: &listen::Options,
     metrics: &Metrics,
-) -> Result<(Bound, Option<Bound>), String> {
-    let bound = Bound::bind(listen).await.map_err(|error| error.to_string())?;
+) -> Result<(Bound, Option<Bound>), ServeError> {
+    let bound = Bound::bind(listen).await?;
     let admin = match &plan.admin {
         Some(admin) => Some(admin_address::bind(admin, metrics).await?),
         None => None,
     };
     Ok((bound, admin))
+}
+
+/// Refuses rules by certificate if the running listener does not ask for certificates.
+fn check_certificates(plan: &Plan, listen: &listen::Options) -> Result<(), ServeError> {
+    let asks_for_certificates = listen.tls.is_some() && listen.clients.is_some();
+    let needed = plan.needs_client_certificates() && !asks_for_certificates;
+    if needed { Err(ServeError::NoClientCertificates) } else { Ok(()) }
 }
 
 /// When the certificates in use expire.
@@ -396,10 +404,9 @@ fn read_anew<'c>(
     credentials: Option<&'c Credentials>,
     tls: Option<&listen::Tls>,
     clients: Option<&listen::Clients>,
-) -> Result<Option<(&'c Credentials, LoadedTls)>, String> {
+) -> Result<Option<(&'c Credentials, LoadedTls)>, ServeError> {
     let (Some(credentials), Some(tls)) = (credentials, tls) else { return Ok(None) };
-    let fresh = LoadedTls::read(tls, clients).map_err(|error| error.to_string())?;
-    Ok(Some((credentials, fresh)))
+    Ok(Some((credentials, LoadedTls::read(tls, clients)?)))
 }
 
 /// Reads the configuration again: a plan, or everything that is wrong.
@@ -407,7 +414,7 @@ pub type Reread = dyn Fn() -> Result<Plan, Vec<ConfigError>> + Send + Sync;
 
 /// Serves until the process is asked to stop; a second request stops it at once. On each reload signal, takes a new
 /// plan from `reread`, if there is one.
-pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, String> {
+pub async fn run(plan: Plan, reread: Option<Box<Reread>>) -> Result<ExitCode, ServeError> {
     // A reload that is requested while the store opens is done afterwards, and stops nothing.
     let hangups = reread.map(|reread| (reread, signals::Reloads::new()));
     let mut gateway = Gateway::open(plan).await?;

@@ -1,10 +1,10 @@
 //! Replaces the hashing secret if the configuration asks for it. [`rotation`] refuses every step that is not safe yet,
 //! however many nodes try.
 
-use crate::config::Next;
+use super::ServeError;
 use semel::core::store::Store;
 use semel::secrets::{Bounded, Error, Phase, rotation};
-use semel::{BuildError, Clock, SystemClock, SystemRandom};
+use semel::{Clock, SystemClock, SystemRandom};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
@@ -54,7 +54,7 @@ pub(super) async fn run(store: Arc<dyn Store>, timeout: Duration, next: Vec<u8>)
 }
 
 /// Withdraws an announced secret. Succeeds if none is announced; refused as soon as records use it.
-pub(super) async fn withdraw(store: Bounded<'_>) -> Result<(), String> {
+pub(super) async fn withdraw(store: Bounded<'_>) -> Result<(), ServeError> {
     loop {
         return match rotation::withdraw(store).await {
             Ok(()) => {
@@ -66,24 +66,9 @@ pub(super) async fn withdraw(store: Bounded<'_>) -> Result<(), String> {
             // Nothing is announced, as in a store without a secret. An unreadable secret is reported by the next to
             // open the store.
             Err(Error::Phase(Phase::Steady) | Error::Damaged(_) | Error::Newer(_)) => Ok(()),
-            Err(Error::Phase(phase)) => Err(format!(
-                "the next hashing secret can no longer be withdrawn: its phase is {phase}, and records use \
-                    it. Write it as hashing_secret_next again, and let the replacement finish"
-            )),
-            Err(other) => Err(format!("the announced hashing secret was not withdrawn: {other}")),
+            Err(Error::Phase(phase)) => Err(ServeError::SecretInUse(phase)),
+            Err(other) => Err(ServeError::SecretNotWithdrawn(other)),
         };
-    }
-}
-
-/// A hint for an engine that could not be built.
-pub(super) fn remedy(error: &BuildError, next: &Next) -> &'static str {
-    match (error, next) {
-        (BuildError::Secrets(Error::Missing(_)), Next::None) => {
-            ", as hashing_secret, or as hashing_secret_next if it was only announced. To withdraw an \
-                announced one, write hashing_secret_next = \"withdraw\" under [store]; this works as long \
-                as no record uses it"
-        }
-        _ => "",
     }
 }
 
@@ -170,6 +155,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_without_a_secret_has_none_to_take_back() {
-        assert_eq!(withdraw(bounded(&memory::Store::new())).await, Ok(()));
+        withdraw(bounded(&memory::Store::new())).await.expect("nothing to withdraw");
     }
 }

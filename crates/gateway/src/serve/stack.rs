@@ -1,6 +1,7 @@
 //! Builds what requests pass through: the client's side, the layer, and the upstream's side. It opens no socket and no
 //! store, because a reload builds all of this again and may discard it.
 
+use super::ServeError;
 use super::ledgers::Ledgers;
 use super::pipeline::{Pipeline, WithCallerRules};
 use super::requests::{OutcomeRecorder, Timed};
@@ -34,9 +35,8 @@ impl Stack {
         ledgers: &Ledgers,
         metrics: &Metrics,
         running: Option<&CallerRules>,
-    ) -> Result<Self, String> {
-        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone());
-        let upstream = upstream.map_err(|error| error.to_string())?;
+    ) -> Result<Self, ServeError> {
+        let upstream = Upstream::new(plan.target.clone(), plan.upstream.clone())?;
         let trust = Trust::of(plan.is_proxy());
         let forwarding = forward::Options::default().host(plan.host).trust(trust).client(|extensions| {
             let Peer { address, is_tls, .. } = extensions.get::<Peer>()?;
@@ -61,10 +61,7 @@ impl Stack {
             peer,
         )
         .await;
-        let caller_rules = caller_rules.map_err(|found| {
-            let errors: Vec<_> = found.iter().map(ToString::to_string).collect();
-            errors.join("\n")
-        })?;
+        let caller_rules = caller_rules.map_err(ServeError::Callers)?;
         // Each route has its own identifying headers.
         let clients = ServiceClients {
             // The gateway's own questions are not counted as requests.

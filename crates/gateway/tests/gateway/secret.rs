@@ -200,7 +200,7 @@ fn serve_with_short_terms() {
     let mut plan = config.plan().expect("an upstream");
     plan.storage.secret_refresh = short_terms();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
-    assert_eq!(runtime.block_on(serve::run(plan, None)), Ok(ExitCode::SUCCESS));
+    assert_eq!(runtime.block_on(serve::run(plan, None)).expect("it serves"), ExitCode::SUCCESS);
 }
 
 /// Two gateways on one file, one of which is killed. Until [`short_terms`] have passed since its last sign of life, the
