@@ -39,7 +39,7 @@ pub fn libraries() -> Vec<String> {
 }
 
 /// Why a text is not the URL of a store. It may contain a password, so only its scheme is repeated.
-#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[derive(Debug, ThisError)]
 pub enum UrlError {
     /// It has no scheme.
     #[error("a store's URL begins with its kind and a colon: write {}", url_forms())]
@@ -51,9 +51,9 @@ pub enum UrlError {
         forms = url_forms()
     )]
     UnknownScheme(Option<String>),
-    /// The store refuses the rest, for this reason.
-    #[error("{0}")]
-    Refused(String),
+    /// This kind of store refuses the rest.
+    #[error(transparent)]
+    Refused(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// A store that cannot be opened.
@@ -83,8 +83,8 @@ impl Url {
     }
 
     /// Checks what the URL names on this machine, without opening or creating anything.
-    pub fn check_files(&self) -> Result<(), String> {
-        self.backend.check_files(&self.address)
+    pub fn check_files(&self) -> Result<(), UrlError> {
+        self.backend.check_files(&self.address).map_err(|error| UrlError::Refused(error.into()))
     }
 
     /// The files of the store on this machine, the one with the records first.
@@ -170,7 +170,7 @@ impl FromStr for Url {
             let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
             return Err(UrlError::UnknownScheme(is_scheme.then(|| scheme.to_owned())));
         };
-        backend.check(address).map_err(UrlError::Refused)?;
+        backend.check(address).map_err(|error| UrlError::Refused(error.into()))?;
         Ok(Self { backend, address: address.to_owned() })
     }
 }
@@ -194,16 +194,17 @@ mod tests {
 
     #[test]
     fn a_store_is_named_by_its_url() {
-        assert_eq!("sqlite:semel.db".parse(), Ok(Url::default()));
-        assert_eq!("sqlite:/var/lib/a b.db".parse(), Ok(Url::embedded(Path::new("/var/lib/a b.db"))));
+        let url = |text: &str| text.parse::<Url>().expect("a store");
+        assert_eq!(url("sqlite:semel.db"), Url::default());
+        assert_eq!(url("sqlite:/var/lib/a b.db"), Url::embedded(Path::new("/var/lib/a b.db")));
         for text in ["sqlite:semel.db", "sqlite:/var/lib/a b.db", "memory:", "postgres://semel@db/payments"] {
-            assert_eq!(text.parse::<Url>().expect("a store").to_string(), text);
+            assert_eq!(url(text).to_string(), text);
         }
-        assert_eq!("postgresql://semel@db/payments".parse::<Url>(), "postgres://semel@db/payments".parse());
+        assert_eq!(url("postgresql://semel@db/payments"), url("postgres://semel@db/payments"));
         // A URL that asks for encryption is never read as one that does not.
         #[cfg(feature = "redis")]
         for (text, shown) in [("valkey://cache", "redis://cache"), ("valkeys://cache", "rediss://cache")] {
-            assert_eq!(text.parse::<Url>().expect("a store").to_string(), shown);
+            assert_eq!(url(text).to_string(), shown);
         }
     }
 

@@ -22,6 +22,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use thiserror::Error;
 
 const EXIT_CODES: &str = "Exit codes: 0 no errors (there may be warnings); 1 findings of severity error; 2 \
     the command line is wrong";
@@ -129,7 +130,7 @@ async fn confirm_clock(
     settings: &ClockSettings,
     reason: &str,
 ) -> Result<ExitCode, CliError> {
-    if !url.exists().await.map_err(unconfirmed)? {
+    if !url.exists().await.map_err(Unconfirmed)? {
         return Err(CliError::failed(format!("{url} does not exist; nothing was confirmed")));
     }
     let opened = url.open().await?;
@@ -143,9 +144,10 @@ async fn confirm_clock(
     Ok(ExitCode::SUCCESS)
 }
 
-fn unconfirmed(error: store::Error) -> CliError {
-    CliError::failed(format!("nothing was confirmed: {error}"))
-}
+/// The store did not answer.
+#[derive(Debug, Error)]
+#[error("nothing was confirmed: {0}")]
+struct Unconfirmed(#[source] store::Error);
 
 /// Makes gateways use the lost parts of the store again.
 async fn accept_loss(url: &Url, reason: &str) -> Result<ExitCode, CliError> {
@@ -178,7 +180,7 @@ async fn confirm_on(
     settings: &ClockSettings,
     reason: &str,
 ) -> Result<Time, CliError> {
-    let clocks = time::compare_clocks(store, &SystemClock).await.map_err(unconfirmed)?;
+    let clocks = time::compare_clocks(store, &SystemClock).await.map_err(Unconfirmed)?;
     let which = match which {
         Some(which) => which,
         None if clocks.agrees(settings) => WhichClock::ThisMachine,
@@ -186,12 +188,12 @@ async fn confirm_on(
     };
     let who = user::name();
     match which {
-        WhichClock::ThisMachine => {
-            time::confirm_clock(store, &SystemClock, &who, reason).await.map_err(unconfirmed)
-        }
+        WhichClock::ThisMachine => time::confirm_clock(store, &SystemClock, &who, reason)
+            .await
+            .map_err(|error| Unconfirmed(error).into()),
         WhichClock::Gateway => {
             let confirmed = time::confirm_clock_of_nodes(store, &SystemClock, settings, &who, reason).await;
-            confirmed.map_err(unconfirmed)?.ok_or_else(|| {
+            confirmed.map_err(Unconfirmed)?.ok_or_else(|| {
                 CliError::failed(
                     "nothing was confirmed: no gateway on this machine has written its time to this store recently. Run this on the \
                      gateway's machine, or send POST /v1/clock/confirm to its admin address",

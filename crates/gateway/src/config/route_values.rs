@@ -26,14 +26,14 @@ pub(super) fn is(table: &Table<'_, '_>, key: &'static str) -> Option<bool> {
 pub(super) fn included(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     table.parsed_list(key, |text| {
         let fit = Selection::default().including([text]);
-        fit.map(|_| text.to_owned()).map_err(pointer_error)
+        fit.map(|_| text.to_owned()).map_err(|error| pointer_error(&error))
     })
 }
 
 pub(super) fn excluded(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<String>> {
     table.parsed_list(key, |text| {
         let fit = Selection::default().excluding([text]);
-        fit.map(|_| text.to_owned()).map_err(pointer_error)
+        fit.map(|_| text.to_owned()).map_err(|error| pointer_error(&error))
     })
 }
 
@@ -53,7 +53,7 @@ pub(super) fn deadline_header(table: &Table<'_, '_>, key: &'static str) -> Optio
     table.parsed(key, |text| if text == "off" { Ok(None) } else { header(text).map(Some) })
 }
 
-fn pointer_error(error: SelectionError) -> InvalidValue {
+fn pointer_error(error: &SelectionError) -> InvalidValue {
     InvalidValue::new(error.to_string(), "Write a JSON pointer into the body, such as \"/client/sent_at\"")
 }
 

@@ -26,8 +26,8 @@ pub(super) async fn open(
         found.push(Finding::error("store-missing", format!("{url} does not exist"), advice::missing(url)));
         return None;
     }
-    if let Err(problem) = url.check_files() {
-        found.push(Finding::error("store-unreadable", problem, advice::named_wrongly(url)));
+    if let Err(error) = url.check_files() {
+        found.push(Finding::error("store-unreadable", error.to_string(), advice::named_wrongly(url)));
         return None;
     }
     let look = url.inspect().await;
