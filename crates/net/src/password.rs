@@ -2,7 +2,9 @@
 
 use crate::named_file::{self, Limit};
 use std::env::VarError;
+use std::io;
 use std::path::PathBuf;
+use thiserror::Error;
 
 /// The limit for files with a password.
 const LIMIT: Limit = Limit { bytes_max: 64 << 10, of: "a password" };
@@ -26,17 +28,15 @@ impl Password {
         }
     }
 
-    /// Reads it. Call this for every connection, so that a password can be changed while nodes run. An error says why it
-    /// cannot be read, and which parameter named it.
-    pub fn read(&self) -> Result<Vec<u8>, String> {
+    /// Reads it. Call this for every connection, so that a password can be changed while nodes run.
+    pub fn read(&self) -> Result<Vec<u8>, PasswordError> {
         match self {
-            Self::Variable(name) => std::env::var(name).map(String::into_bytes).map_err(|error| {
-                let problem = without_value(&error);
-                format!("{problem}: password=env:{name} in the store's URL names this variable")
-            }),
+            Self::Variable(name) => std::env::var(name)
+                .map(String::into_bytes)
+                .map_err(|error| PasswordError::of_variable(name, &error)),
             Self::File(path) => {
                 let mut bytes = named_file::read(path, LIMIT)
-                    .map_err(|error| format!("password=file:{}: {error}", path.display()))?;
+                    .map_err(|source| PasswordError::File { path: path.clone(), source })?;
                 while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                     bytes.pop();
                 }
@@ -46,11 +46,32 @@ impl Password {
     }
 }
 
-/// The error itself shows the value of a variable that is not UTF-8: here, the password.
-fn without_value(error: &VarError) -> &'static str {
-    match error {
-        VarError::NotPresent => "environment variable not found",
-        VarError::NotUnicode(_) => "environment variable is not UTF-8",
+/// Why a password cannot be read, and which parameter named it.
+#[derive(Debug, Error)]
+pub enum PasswordError {
+    /// The environment has no variable of this name.
+    #[error("environment variable not found: password=env:{0} in the store's URL names this variable")]
+    VariableNotFound(String),
+    /// The value of the variable of this name is not text.
+    #[error("environment variable is not UTF-8: password=env:{0} in the store's URL names this variable")]
+    VariableNotUtf8(String),
+    /// The file cannot be read.
+    #[error("password=file:{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl PasswordError {
+    /// `error` is not kept: it has the value of a variable that is not UTF-8, here the password.
+    fn of_variable(name: &str, error: &VarError) -> Self {
+        match error {
+            VarError::NotPresent => Self::VariableNotFound(name.to_owned()),
+            VarError::NotUnicode(_) => Self::VariableNotUtf8(name.to_owned()),
+        }
     }
 }
 
@@ -72,16 +93,16 @@ mod tests {
     fn a_password_is_read_without_the_line_break_of_its_file() {
         let folder = ScratchDir::new("password");
         let file = folder.write("password", " hunter2 \r\n\n");
-        assert_eq!(Password::File(file.clone()).read().as_deref(), Ok(&b" hunter2 "[..]));
+        assert_eq!(Password::File(file.clone()).read().expect("a password"), b" hunter2 ");
         let missing = Password::File(folder.join("none")).read().expect_err("no such file");
-        assert!(
-            missing.starts_with(&format!("password=file:{}/none: ", folder.path().display())),
-            "{missing}"
-        );
+        let shown = missing.to_string();
+        assert!(shown.starts_with(&format!("password=file:{}/none: ", folder.path().display())), "{shown}");
+        let PasswordError::File { path, source } = missing else { panic!("{missing:?}") };
+        assert_eq!((path, source.kind()), (folder.join("none"), io::ErrorKind::NotFound));
         let unset =
             Password::Variable("SEMEL_NO_SUCH_VARIABLE".to_owned()).read().expect_err("it is not set");
         assert_eq!(
-            unset,
+            unset.to_string(),
             "environment variable not found: password=env:SEMEL_NO_SUCH_VARIABLE in the store's URL names this variable"
         );
     }
@@ -90,6 +111,11 @@ mod tests {
     fn an_error_does_not_show_a_password_that_is_not_text() {
         let error = VarError::NotUnicode("hunter2".into());
         assert!(error.to_string().contains("hunter2"), "otherwise the error could be shown");
-        assert_eq!(without_value(&error), "environment variable is not UTF-8");
+        let shown = PasswordError::of_variable("SECRET", &error);
+        assert_eq!(
+            shown.to_string(),
+            "environment variable is not UTF-8: password=env:SECRET in the store's URL names this variable"
+        );
+        assert!(!format!("{shown:?}").contains("hunter2"), "{shown:?}");
     }
 }

@@ -3,19 +3,31 @@
 use crate::named_file::{self, CERTIFICATES};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::{ClientConfig, RootCertStore};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thiserror::Error;
 
-/// The authorities in PEM text, which may contain none. An error says what is wrong with one of them.
-pub fn roots_of(pem: &[u8]) -> Result<RootCertStore, String> {
+/// The authorities in PEM text, which may contain none.
+pub fn roots_of(pem: &[u8]) -> Result<RootCertStore, AuthorityError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
+        roots.add(certificate?)?;
     }
     Ok(roots)
+}
+
+/// What is wrong with one of the authorities.
+#[derive(Debug, Error)]
+pub enum AuthorityError {
+    /// It is not PEM text.
+    #[error(transparent)]
+    Pem(#[from] pem::Error),
+    /// It is not a certificate.
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
 }
 
 /// The authorities that the system trusts, as far as they can be read.
@@ -34,18 +46,40 @@ pub fn add_system_roots(roots: &mut RootCertStore) -> Vec<String> {
 
 /// The authorities for the server of a store: those in the file that `sslrootcert` in the store's URL names, or the
 /// system's. There is at least one.
-pub fn store_roots(sslrootcert: Option<&Path>) -> Result<RootCertStore, String> {
+pub fn store_roots(sslrootcert: Option<&Path>) -> Result<RootCertStore, StoreRootsError> {
     let roots = match sslrootcert {
-        Some(path) => named_file::read(path, CERTIFICATES)
-            .map_err(|error| error.to_string())
-            .and_then(|pem| roots_of(&pem))
-            .map_err(|error| format!("sslrootcert={}: {error}", path.display()))?,
+        Some(path) => {
+            let pem = named_file::read(path, CERTIFICATES)
+                .map_err(|source| StoreRootsError::Unreadable { path: path.to_owned(), source })?;
+            roots_of(&pem).map_err(|source| StoreRootsError::Unusable { path: path.to_owned(), source })?
+        }
         None => system_roots(),
     };
-    if roots.is_empty() {
-        return Err("no root certificate was found; name a file with sslrootcert=PATH".to_owned());
-    }
-    Ok(roots)
+    if roots.is_empty() { Err(StoreRootsError::Empty) } else { Ok(roots) }
+}
+
+/// Why there is no authority that the server of a store could be verified with.
+#[derive(Debug, Error)]
+pub enum StoreRootsError {
+    /// The file cannot be read.
+    #[error("sslrootcert={path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// One of the authorities in the file cannot be used.
+    #[error("sslrootcert={path}: {source}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: AuthorityError,
+    },
+    /// The file, or the system, has none.
+    #[error("no root certificate was found; name a file with sslrootcert=PATH")]
+    Empty,
 }
 
 /// For connections to servers whose certificate one of `roots` has signed for the server's name. The client has no
@@ -71,7 +105,7 @@ mod tests {
     fn every_certificate_of_a_file_is_trusted() {
         let folder = ScratchDir::new("roots");
         let file = folder.write("ca.pem", format!("{}{}", authority(), authority()));
-        assert_eq!(store_roots(Some(&file)).map(|roots| roots.len()), Ok(2));
+        assert_eq!(store_roots(Some(&file)).expect("two authorities").len(), 2);
     }
 
     #[test]
@@ -81,10 +115,14 @@ mod tests {
         for (name, content) in [("broken.pem", broken), ("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n")] {
             let file = folder.write(name, content);
             let refusal = store_roots(Some(&file)).expect_err(name);
+            assert!(matches!(refusal, StoreRootsError::Unusable { .. }), "{refusal:?}");
+            let refusal = refusal.to_string();
             assert!(refusal.starts_with(&format!("sslrootcert={}: ", file.display())), "{refusal}");
         }
         let empty = folder.write("empty.pem", "");
         let refusal = store_roots(Some(&empty)).expect_err("no certificate");
-        assert_eq!(refusal, "no root certificate was found; name a file with sslrootcert=PATH");
+        assert_eq!(refusal.to_string(), "no root certificate was found; name a file with sslrootcert=PATH");
+        let missing = store_roots(Some(&folder.join("none.pem"))).expect_err("no file");
+        assert!(matches!(missing, StoreRootsError::Unreadable { .. }), "{missing:?}");
     }
 }

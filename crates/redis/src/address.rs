@@ -128,8 +128,8 @@ impl Address {
             any_server: false,
         };
         for parameter in Parameters::of("redis", query) {
-            let parameter = parameter?;
-            parsed.take(parameter.name, &parameter.value()?)?;
+            let parameter = parameter.map_err(|error| error.to_string())?;
+            parsed.take(parameter.name, &parameter.value().map_err(|error| error.to_string())?)?;
         }
         if parsed.user.is_some() && parsed.password.is_none() {
             return Err("the redis URL names a user and no password; add password=env:NAME".to_owned());
@@ -153,12 +153,14 @@ impl Address {
         };
         match name {
             "buckets" => self.buckets = Some(number(1..=BUCKETS_MAX)?),
-            "connect_timeout" => self.connect_timeout = seconds(name, value)?,
+            "connect_timeout" => {
+                self.connect_timeout = seconds(name, value).map_err(|error| error.to_string())?
+            }
             "notify" => self.notifies = on_or_off()?,
             "password" => self.password = Some(password(value)?),
             "prefix" => self.prefix = checked_prefix(value)?,
             "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
-            "timeout" => self.answer_timeout = seconds(name, value)?,
+            "timeout" => self.answer_timeout = seconds(name, value).map_err(|error| error.to_string())?,
             "ttl" => self.ignores_ttl = true,
             "wait" => self.confirmation.replicas = u8::try_from(number(1..=64)?).unwrap_or(1),
             "waitaof" => self.confirmation.synced = on_or_off()?,
@@ -170,9 +172,8 @@ impl Address {
     /// The user and the password for the greeting. Read again for every connection, so that a password can be
     /// changed while nodes run.
     pub(crate) fn credentials(&self) -> Result<Option<(String, Vec<u8>)>, Error> {
-        let unavailable = |cause: String| {
-            Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause)
-        };
+        let unavailable =
+            |cause| Error::new(Kind::Unavailable, "reading the password of the Redis server").because(cause);
         let Some(password) = &self.password else { return Ok(None) };
         let bytes = password.read().map_err(unavailable)?;
         Ok(Some((self.user.clone().unwrap_or_else(|| "default".to_owned()), bytes)))
@@ -185,7 +186,7 @@ impl Address {
         };
         self.credentials().map_err(cause)?;
         if self.root_certificates.is_some() {
-            tls::store_roots(self.root_certificates.as_deref())?;
+            tls::store_roots(self.root_certificates.as_deref()).map_err(|error| error.to_string())?;
         }
         Ok(())
     }

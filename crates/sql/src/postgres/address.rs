@@ -92,11 +92,11 @@ impl FromStr for Address {
         let mut passed_on = Vec::new();
         let mut settings = Settings::default();
         for parameter in Parameters::of("postgres", query) {
-            let parameter = parameter?;
+            let parameter = parameter.map_err(|error| error.to_string())?;
             if DRIVER_PARAMETERS.contains(&parameter.name) {
                 passed_on.push(parameter.pair);
             } else {
-                settings.take(parameter.name, &parameter.value()?)?;
+                settings.take(parameter.name, &parameter.value().map_err(|error| error.to_string())?)?;
             }
         }
         let text = format!("postgres://{base}?{}", passed_on.join("&"));
@@ -151,7 +151,7 @@ impl Settings {
                 let range = format!("connections is a number from 2 to {CONNECTIONS_MAX}, not `{value}`");
                 self.connections = Some(number.ok_or(range)?);
             }
-            "timeout" => self.timeout = Some(seconds(name, value)?),
+            "timeout" => self.timeout = Some(seconds(name, value).map_err(|error| error.to_string())?),
             "target_session_attrs" => match value {
                 "any" => self.session = Some(TargetSessionAttrs::Any),
                 "read-write" => self.session = Some(TargetSessionAttrs::ReadWrite),
@@ -201,8 +201,7 @@ fn password(value: &str) -> Result<Password, String> {
 
 /// Reads it again for every connection, so that a password can be changed while nodes run.
 fn read(password: &Password) -> Result<Vec<u8>, Error> {
-    let unavailable =
-        |cause: String| Error::new(Kind::Unavailable, "reading the database password").because(cause);
+    let unavailable = |cause| Error::new(Kind::Unavailable, "reading the database password").because(cause);
     password.read().map_err(unavailable)
 }
 

@@ -55,12 +55,11 @@ pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     pub(super) fn new(mode: TlsMode, root_certificates: Option<&Path>) -> Result<Self, Error> {
-        let failed =
-            |cause: String| Error::new(Kind::Unavailable, "preparing TLS to the database").because(cause);
+        let failed = || Error::new(Kind::Unavailable, "preparing TLS to the database");
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| failed().because(error))?;
         let verifier: Arc<dyn ServerCertVerifier> = match mode {
             TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => {
                 Arc::new(Verifier { provider, inner: None })
@@ -68,10 +67,10 @@ impl Tls {
             TlsMode::VerifyCa | TlsMode::VerifyFull => {
                 // As in PostgreSQL's own clients, `system` is no file.
                 let file = root_certificates.filter(|path| *path != Path::new("system"));
-                let roots = Arc::new(tls::store_roots(file).map_err(failed)?);
+                let roots = Arc::new(tls::store_roots(file).map_err(|error| failed().because(error))?);
                 let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                     .build()
-                    .map_err(|error| failed(error.to_string()))?;
+                    .map_err(|error| failed().because(error))?;
                 if mode == TlsMode::VerifyFull {
                     inner
                 } else {
