@@ -4,7 +4,7 @@ use crate::acceptance::accept_loss;
 use crate::address::{Address, TTL_IGNORED};
 use crate::inspection::Inspected;
 use crate::store::Store;
-use semel_core::store::{self, AcceptedLoss, Error, Inspection, Kind, OpenOptions, Pending};
+use semel_core::store::{self, AcceptedLoss, AddressError, Error, Inspection, Kind, OpenOptions, Pending};
 use std::sync::Arc;
 
 /// Opens stores by URLs like `redis://cache.example`, without encryption.
@@ -30,12 +30,13 @@ macro_rules! backend {
                 $form
             }
 
-            fn check(&self, address: &str) -> Result<(), String> {
-                Address::parse(address, $is_encrypted).map(drop)
+            fn check(&self, address: &str) -> Result<(), AddressError> {
+                Address::parse(address, $is_encrypted).map(drop).map_err(AddressError::new)
             }
 
-            fn check_files(&self, address: &str) -> Result<(), String> {
-                Address::parse(address, $is_encrypted)?.check_files()
+            fn check_files(&self, address: &str) -> Result<(), AddressError> {
+                let address = Address::parse(address, $is_encrypted).map_err(AddressError::new)?;
+                address.check_files().map_err(AddressError::new)
             }
 
             fn warnings(&self, address: &str) -> Vec<String> {

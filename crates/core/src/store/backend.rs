@@ -4,6 +4,7 @@
 //! program does not know which stores exist.
 
 use super::{Clock, Error, Kind, Pending, Store};
+use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,6 +71,47 @@ pub struct AcceptedLoss {
     pub secret: bool,
 }
 
+/// Why an address cannot be used, or what it names on this machine. It contains no password.
+///
+/// Every kind of store has its own reasons:
+///
+/// ```
+/// use semel_core::store::AddressError;
+/// use std::io;
+///
+/// let refused = AddressError::new(io::Error::new(io::ErrorKind::NotFound, "there is no such file"));
+/// let reason = refused.reason().downcast_ref::<io::Error>();
+/// assert_eq!(reason.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+/// assert_eq!(refused.to_string(), "there is no such file");
+/// ```
+#[derive(Debug)]
+pub struct AddressError(Box<dyn StdError + Send + Sync>);
+
+impl AddressError {
+    /// A store's own reason, whose text explains what is wrong and contains no password.
+    pub fn new(reason: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self(reason.into())
+    }
+
+    /// The store's own reason.
+    pub fn reason(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The reason is shown already, so that its own source comes next.
+impl StdError for AddressError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
 /// One kind of store. `address` is what follows the scheme and its colon in a URL; [`open`](Self::open) and
 /// [`inspect`](Self::inspect) get only addresses that passed [`check`](Self::check).
 pub trait Backend: Send + Sync + 'static {
@@ -84,13 +126,12 @@ pub trait Backend: Send + Sync + 'static {
     /// How its URLs are written, for help and errors: `sqlite:PATH`.
     fn url_form(&self) -> &'static str;
 
-    /// Rejects an invalid address. The error explains what is wrong and contains no password.
-    fn check(&self, address: &str) -> Result<(), String>;
+    /// Rejects an invalid address.
+    fn check(&self, address: &str) -> Result<(), AddressError>;
 
     /// Checks what the address names on this machine, such as a file with a password, without connecting, opening or
-    /// creating anything. `address` passed [`check`](Self::check). The error explains what is wrong and contains no
-    /// password. Opening the store may still fail.
-    fn check_files(&self, address: &str) -> Result<(), String> {
+    /// creating anything. `address` passed [`check`](Self::check). Opening the store may still fail.
+    fn check_files(&self, address: &str) -> Result<(), AddressError> {
         let _ = address;
         Ok(())
     }

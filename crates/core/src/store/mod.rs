@@ -35,8 +35,8 @@ mod side;
 mod traits;
 
 pub use backend::{
-    AcceptedLoss, Backend, Inspection, OpenOptions, SECRET_LOST_SETTING, SECRET_SETTING, SchemaVersion,
-    StoreSize,
+    AcceptedLoss, AddressError, Backend, Inspection, OpenOptions, SECRET_LOST_SETTING, SECRET_SETTING,
+    SchemaVersion, StoreSize,
 };
 pub use change::Change;
 pub use delegate::Delegate;

@@ -1,12 +1,25 @@
 //! The URL `memory:`.
 
 use super::Store;
-use semel_core::store::{self, Error, Inspection, Kind, OpenOptions, Pending};
+use semel_core::store::{self, AddressError, Error, Inspection, Kind, OpenOptions, Pending};
+use std::fmt;
 use std::sync::Arc;
 
 /// Opens a new store for the URL `memory:`.
 #[derive(Debug, Clone, Copy)]
 pub struct Backend;
+
+/// Text after the scheme: the store has no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressNotEmpty;
+
+impl fmt::Display for AddressNotEmpty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unexpected text after `memory:`")
+    }
+}
+
+impl std::error::Error for AddressNotEmpty {}
 
 impl store::Backend for Backend {
     fn scheme(&self) -> &'static str {
@@ -17,8 +30,8 @@ impl store::Backend for Backend {
         "memory:"
     }
 
-    fn check(&self, address: &str) -> Result<(), String> {
-        if address.is_empty() { Ok(()) } else { Err("unexpected text after `memory:`".to_owned()) }
+    fn check(&self, address: &str) -> Result<(), AddressError> {
+        if address.is_empty() { Ok(()) } else { Err(AddressError::new(AddressNotEmpty)) }
     }
 
     fn keeps_in_memory(&self) -> bool {

@@ -6,7 +6,7 @@
 mod backend;
 mod index;
 
-pub use backend::Backend;
+pub use backend::{AddressNotEmpty, Backend};
 
 use crate::SystemClock;
 use bytes::Bytes;

@@ -2,22 +2,24 @@
 
 use super::connecting::LastGood;
 use super::timeline::Timelines;
-use super::tls::{Tls, TlsMode};
+use super::tls::{Tls, TlsError, TlsMode};
+use super::url_error::{FilesError, UrlError};
 use semel_core::store::{Error, Kind};
 use semel_net::parameters::{Parameters, seconds};
-use semel_net::password::Password;
+use semel_net::password::{Password, PasswordError};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error as ThisError;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// The schema that the tables are in, unless the URL names another.
 pub(super) const SCHEMA: &str = "semel";
 const CONNECTIONS: usize = 4;
-const CONNECTIONS_MAX: usize = 64;
+pub(super) const CONNECTIONS_MAX: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 
@@ -43,6 +45,13 @@ const STORE_PARAMETERS: &[&str] = &[
     "target_session_attrs",
     "timeout",
 ];
+
+/// Every parameter, for an error.
+pub(super) fn known_parameters() -> String {
+    let mut known: Vec<_> = DRIVER_PARAMETERS.iter().chain(STORE_PARAMETERS).copied().collect();
+    known.sort_unstable();
+    known.join(", ")
+}
 
 /// A parsed URL. It contains no secret: a password is only named, and read when a connection is opened.
 #[derive(Clone)]
@@ -75,36 +84,28 @@ enum Listen {
 }
 
 impl FromStr for Address {
-    type Err = String;
+    type Err = UrlError;
 
-    /// `address` is what follows `postgres:`. An error never repeats what may be a password.
-    fn from_str(address: &str) -> Result<Self, String> {
-        let form = "write postgres://USER@HOST:PORT/DATABASE?password=env:NAME";
-        let Some(rest) = address.strip_prefix("//") else {
-            return Err(format!("a postgres URL begins with postgres://; {form}"));
-        };
+    /// `address` is what follows `postgres:`.
+    fn from_str(address: &str) -> Result<Self, UrlError> {
+        let rest = address.strip_prefix("//").ok_or(UrlError::NoAuthority)?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, _) = base.split_once('/').unwrap_or((base, ""));
         if authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
-            let ways = "remove it and add password=env:NAME (an environment variable) or password=file:PATH";
-            return Err(format!("the postgres URL contains a password, which others could read; {ways}"));
+            return Err(UrlError::HasPassword);
         }
         let mut passed_on = Vec::new();
         let mut settings = Settings::default();
         for parameter in Parameters::of("postgres", query) {
-            let parameter = parameter.map_err(|error| error.to_string())?;
+            let parameter = parameter?;
             if DRIVER_PARAMETERS.contains(&parameter.name) {
                 passed_on.push(parameter.pair);
             } else {
-                settings.take(parameter.name, &parameter.value().map_err(|error| error.to_string())?)?;
+                settings.take(parameter.name, &parameter.value()?)?;
             }
         }
         let text = format!("postgres://{base}?{}", passed_on.join("&"));
-        let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
-            let cause =
-                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            format!("the postgres URL cannot be read: {cause}; {form}")
-        })?;
+        let mut config: Config = text.parse().map_err(UrlError::Unreadable)?;
         settings.complete(&mut config)?;
         let Settings { password, tls, root_certificates, listen, schema, connections, timeout, .. } =
             settings;
@@ -139,41 +140,35 @@ struct Settings {
 }
 
 impl Settings {
-    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), UrlError> {
         match name {
-            "password" => self.password = Some(password(value)?),
+            "password" => self.password = Some(Password::parse(value).ok_or(UrlError::Password)?),
             "sslmode" => self.tls = Some(value.parse()?),
             "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
             "listen" => self.listen = Some(Listen::parse(value)?),
             "schema" => self.schema = Some(schema_name(value)?),
             "connections" => {
                 let number = value.parse().ok().filter(|number| (2..=CONNECTIONS_MAX).contains(number));
-                let range = format!("connections is a number from 2 to {CONNECTIONS_MAX}, not `{value}`");
-                self.connections = Some(number.ok_or(range)?);
+                self.connections = Some(number.ok_or_else(|| UrlError::Connections(value.to_owned()))?);
             }
-            "timeout" => self.timeout = Some(seconds(name, value).map_err(|error| error.to_string())?),
+            "timeout" => self.timeout = Some(seconds(name, value)?),
             "target_session_attrs" => match value {
                 "any" => self.session = Some(TargetSessionAttrs::Any),
                 "read-write" => self.session = Some(TargetSessionAttrs::ReadWrite),
-                _ => return Err(format!("target_session_attrs is read-write or any, not `{value}`")),
+                _ => return Err(UrlError::SessionAttributes(value.to_owned())),
             },
-            _ => {
-                let mut known: Vec<_> = DRIVER_PARAMETERS.iter().chain(STORE_PARAMETERS).copied().collect();
-                known.sort_unstable();
-                let known = known.join(", ");
-                return Err(format!("unknown parameter `{name}` in the postgres URL; there are {known}"));
-            }
+            _ => return Err(UrlError::UnknownParameter(name.to_owned())),
         }
         Ok(())
     }
 
     /// The driver's settings beyond the URL.
-    fn complete(&self, config: &mut Config) -> Result<(), String> {
+    fn complete(&self, config: &mut Config) -> Result<(), UrlError> {
         if config.get_hosts().is_empty() {
-            return Err("the postgres URL names no host, as in postgres://USER@HOST/DATABASE".to_owned());
+            return Err(UrlError::NoHost);
         }
         if config.get_user().is_none() {
-            return Err("the postgres URL names no user, as in postgres://USER@HOST/DATABASE".to_owned());
+            return Err(UrlError::NoUser);
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(5));
@@ -191,22 +186,8 @@ impl Settings {
     }
 }
 
-/// Where the password is read from.
-fn password(value: &str) -> Result<Password, String> {
-    // The value is not repeated: it may be the password itself.
-    Password::parse(value).ok_or_else(|| {
-        "password in the postgres URL is env:NAME or file:PATH, never the password itself".to_owned()
-    })
-}
-
-/// Reads it again for every connection, so that a password can be changed while nodes run.
-fn read(password: &Password) -> Result<Vec<u8>, Error> {
-    let unavailable = |cause| Error::new(Kind::Unavailable, "reading the database password").because(cause);
-    password.read().map_err(unavailable)
-}
-
 impl Listen {
-    fn parse(value: &str) -> Result<Self, String> {
+    fn parse(value: &str) -> Result<Self, UrlError> {
         if value == "off" {
             return Ok(Self::Off);
         }
@@ -214,7 +195,7 @@ impl Listen {
             value.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
         match parts {
             Some((host, port)) if !host.is_empty() => Ok(Self::At(host, port)),
-            _ => Err(format!("listen is HOST:PORT of the server behind a pooler, or off, not `{value}`")),
+            _ => Err(UrlError::Listen(value.to_owned())),
         }
     }
 }
@@ -234,21 +215,22 @@ impl Address {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         if let Some(password) = &self.password {
-            config.password(read(password)?);
+            // Read again for every connection, so that a password can be changed while nodes run.
+            let unavailable = |cause: PasswordError| {
+                Error::new(Kind::Unavailable, "reading the database password").because(cause)
+            };
+            config.password(password.read().map_err(unavailable)?);
         }
         Ok(config)
     }
 
     /// Reads the password and the root certificates that the URL names.
-    pub(super) fn check_files(&self) -> Result<(), String> {
-        let cause = |error: Error| {
-            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
-        };
+    pub(super) fn check_files(&self) -> Result<(), FilesError> {
         if let Some(password) = &self.password {
-            read(password).map_err(cause)?;
+            password.read()?;
         }
         if self.root_certificates.is_some() {
-            self.tls().map_err(cause)?;
+            self.prepare_tls()?;
         }
         Ok(())
     }
@@ -285,6 +267,12 @@ impl Address {
 
     /// The TLS setup for an encrypted connection; `None` if it is not encrypted.
     pub(super) fn tls(&self) -> Result<Option<Tls>, Error> {
+        let unavailable =
+            |cause| Error::new(Kind::Unavailable, "preparing TLS to the database").because(cause);
+        self.prepare_tls().map_err(unavailable)
+    }
+
+    fn prepare_tls(&self) -> Result<Option<Tls>, TlsError> {
         match self.tls {
             TlsMode::Disable => Ok(None),
             mode => Tls::new(mode, self.root_certificates.as_deref()).map(Some),
@@ -317,7 +305,7 @@ fn is_local(host: &Host) -> bool {
 }
 
 /// A schema name that needs no quotes, so that it can be used in a statement unchanged.
-pub(super) fn schema_name(name: &str) -> Result<String, String> {
+pub(super) fn schema_name(name: &str) -> Result<String, SchemaNameError> {
     let mut bytes = name.bytes();
     let is_plain = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_')
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
@@ -325,8 +313,18 @@ pub(super) fn schema_name(name: &str) -> Result<String, String> {
     if is_plain && !name.starts_with("pg_") {
         return Ok(name.to_owned());
     }
-    let rule = "use up to 50 lower-case letters, digits and underscores, not beginning with a digit or pg_";
-    Err(format!("`{name}` cannot be the schema of the store; {rule}"))
+    Err(SchemaNameError { name: name.to_owned() })
+}
+
+/// A name that the schema of a store cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error(
+    "`{name}` cannot be the schema of the store; use up to 50 lower-case letters, digits and underscores, not beginning with \
+     a digit or pg_"
+)]
+pub struct SchemaNameError {
+    /// The name.
+    pub name: String,
 }
 
 #[cfg(test)]
@@ -337,8 +335,12 @@ mod tests {
         text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    fn refusal(text: &str) -> String {
+    fn refused(text: &str) -> UrlError {
         text.parse::<Address>().err().unwrap_or_else(|| panic!("{text} was accepted"))
+    }
+
+    fn refusal(text: &str) -> String {
+        refused(text).to_string()
     }
 
     #[test]
@@ -381,7 +383,8 @@ mod tests {
             "//semel@h/d?password=hunter2:x",
             "//semel@h:hunter2/d",
         ] {
-            let message = refusal(text);
+            let refused = refused(text);
+            let message = format!("{refused} {refused:?}");
             assert!(!message.contains("hunter2"), "{message}");
         }
         assert!(refusal("//semel:hunter2@h/d").contains("password=env:NAME"));
@@ -400,10 +403,11 @@ mod tests {
         assert_eq!(missing.kind(), Kind::Unavailable);
         assert!(missing.to_string().contains("SEMEL_NO_SUCH_VARIABLE"), "{missing}");
         let refused = address("//semel@h/d?password=env:SEMEL_NO_SUCH_VARIABLE").check_files();
-        assert!(refused.is_err_and(|why| why.contains("SEMEL_NO_SUCH_VARIABLE")));
+        assert!(refused.is_err_and(|why| why.to_string().contains("SEMEL_NO_SUCH_VARIABLE")));
         let refused = address("//semel@h/d?sslmode=verify-full&sslrootcert=/no/such/file").check_files();
-        assert!(refused.is_err_and(|why| why.starts_with("sslrootcert=/no/such/file")));
-        assert_eq!(address(&format!("//semel@h/d?password=file:{}", path.display())).check_files(), Ok(()));
+        assert!(refused.is_err_and(|why| why.to_string().starts_with("sslrootcert=/no/such/file")));
+        let found = address(&format!("//semel@h/d?password=file:{}", path.display())).check_files();
+        found.expect("the file is there");
         let missing = address("//semel@h/d?password=file:/no/such/file").config().expect_err("missing");
         assert!(missing.to_string().contains("/no/such/file"), "{missing}");
         let endless = address("//semel@h/d?password=file:/dev/zero").config().expect_err("too long");

@@ -5,7 +5,7 @@ use super::inspection::Inspected;
 use super::schema::{self, STEPS};
 use super::slot::Slot;
 use super::{Options, Store};
-use semel_core::store::{self, Inspection, OpenOptions, Pending};
+use semel_core::store::{self, AddressError, Inspection, OpenOptions, Pending};
 use std::sync::Arc;
 
 /// Opens stores by URLs like `postgres://semel@db.example/payments`.
@@ -25,12 +25,13 @@ impl store::Backend for Backend {
         "postgres://USER@HOST/DATABASE"
     }
 
-    fn check(&self, address: &str) -> Result<(), String> {
-        address.parse::<Address>().map(drop)
+    fn check(&self, address: &str) -> Result<(), AddressError> {
+        address.parse::<Address>().map(drop).map_err(AddressError::new)
     }
 
-    fn check_files(&self, address: &str) -> Result<(), String> {
-        address.parse::<Address>()?.check_files()
+    fn check_files(&self, address: &str) -> Result<(), AddressError> {
+        let address = address.parse::<Address>().map_err(AddressError::new)?;
+        address.check_files().map_err(AddressError::new)
     }
 
     fn schema_steps(&self) -> &'static [&'static str] {
@@ -77,7 +78,6 @@ impl store::Backend for Backend {
 }
 
 fn parsed(address: &str) -> Result<Address, store::Error> {
-    let unfit =
-        |cause: String| store::Error::new(store::Kind::Unfit, "opening the PostgreSQL store").because(cause);
-    address.parse().map_err(unfit)
+    let unfit = |cause| store::Error::new(store::Kind::Unfit, "opening the PostgreSQL store").because(cause);
+    address.parse::<Address>().map_err(unfit)
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use semel_core::codec;
 use semel_core::store::{Error, Kind, Reading, Written};
 use std::borrow::Cow;
+use thiserror::Error as ThisError;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -125,39 +126,54 @@ pub(super) fn answers(
     rows: &[Row],
     time: &ServerTime,
 ) -> Result<Vec<Result<Answer, Error>>, Fault> {
-    let unexpected =
-        |problem: &str| Fault::new(Kind::Ambiguous, format!("the answer to {} writes {problem}", jobs.len()));
+    let unexpected = |problem: Mismatch| {
+        Fault::new(Kind::Ambiguous, format!("the answer to {} writes {problem}", jobs.len()))
+    };
     if rows.len() != jobs.len() {
-        return Err(unexpected(&format!("has {} rows", rows.len())));
+        return Err(unexpected(Mismatch::Rows(rows.len())));
     }
     let mut answers = Vec::with_capacity(jobs.len());
     for (at, (job, row)) in jobs.iter().zip(rows).enumerate() {
-        let position: i64 = row.try_get(0).map_err(|_| unexpected("cannot be read"))?;
+        let position: i64 = row.try_get(0).map_err(|_| unexpected(Mismatch::Position))?;
         if usize::try_from(position) != Ok(at + 1) {
-            return Err(unexpected("is in another order"));
+            return Err(unexpected(Mismatch::Order));
         }
-        answers.push(answer(job, row, time).map_err(|problem| unexpected(&problem))?);
+        answers.push(answer(job, row, time).map_err(unexpected)?);
     }
     Ok(answers)
 }
 
-fn answer(job: &Job, row: &Row, time: &ServerTime) -> Result<Result<Answer, Error>, String> {
-    let cannot = |error: tokio_postgres::Error| format!("cannot be read: {error}");
-    let now = time.at(row.try_get(1).map_err(cannot)?);
+/// How an answer does not match the writes of its batch.
+#[derive(Debug, ThisError)]
+enum Mismatch {
+    #[error("has {0} rows")]
+    Rows(usize),
+    #[error("cannot be read")]
+    Position,
+    #[error("is in another order")]
+    Order,
+    #[error("cannot be read: {0}")]
+    Column(#[from] tokio_postgres::Error),
+    #[error("names another attempt")]
+    OtherAttempt,
+}
+
+fn answer(job: &Job, row: &Row, time: &ServerTime) -> Result<Result<Answer, Error>, Mismatch> {
+    let now = time.at(row.try_get(1)?);
     // Recognised by the token that is or was there, so that no other write is mistaken for this one.
-    if let Some(written) = row.try_get::<_, Option<Uuid>>(2).map_err(cannot)? {
+    if let Some(written) = row.try_get::<_, Option<Uuid>>(2)? {
         if written != job.token_when_done() {
-            return Err("names another attempt".to_owned());
+            return Err(Mismatch::OtherAttempt);
         }
         return Ok(Ok(Answer::Written(Written::Done { now })));
     }
-    let found_id: Option<&[u8]> = row.try_get(3).map_err(cannot)?;
+    let found_id: Option<&[u8]> = row.try_get(3)?;
     match found_id {
         None => return Ok(job.refused(Reading::nothing(now))),
         Some(id) if id != job.id.as_bytes() => return Ok(Err(other_command())),
         Some(_) => {}
     }
-    let entry: Option<&[u8]> = row.try_get(5).map_err(cannot)?;
+    let entry: Option<&[u8]> = row.try_get(5)?;
     Ok(match entry {
         None => Ok(Answer::RefusedByLargeEntry),
         Some(entry) => {

@@ -212,7 +212,10 @@ impl Target {
         if let Some(timelines) = &address.timelines {
             session.origin = Origin::of(&session).await;
             let admitted = timelines.admit(session.origin);
-            admitted.map_err(|cause| Refusal { is_replaced: true, ..Refusal::new(Kind::ReadOnly, cause) })?;
+            admitted.map_err(|cause| Refusal {
+                is_replaced: true,
+                ..Refusal::new(Kind::ReadOnly, cause.to_string())
+            })?;
         }
         Ok(session)
     }

@@ -44,10 +44,14 @@ mod time;
 mod timeline;
 mod tls;
 pub mod transaction;
+mod url_error;
 mod waiters;
 mod writer;
 
+pub use address::SchemaNameError;
 pub use backend::Backend;
+pub use tls::TlsError;
+pub use url_error::{FilesError, UrlError};
 
 use address::Address;
 use changes::Changes;
@@ -147,7 +151,7 @@ impl Store {
 
     /// `address` is what follows the scheme.
     async fn at(text: &str, options: Options) -> Result<Self, Error> {
-        let unfit = |cause: String| Error::new(Kind::Unfit, "opening the PostgreSQL store").because(cause);
+        let unfit = |cause: UrlError| Error::new(Kind::Unfit, "opening the PostgreSQL store").because(cause);
         let mut address: Address = text.parse().map_err(unfit)?;
         if let Some(silent_after) = options.request_timeout {
             address.silent_after = silent_after;

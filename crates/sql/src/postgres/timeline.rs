@@ -6,6 +6,7 @@
 
 use super::session::Session;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
 use tracing::{info, warn};
 
 /// The name of the timeline of a server that takes writes, in a statement.
@@ -58,8 +59,8 @@ impl Timelines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a server that takes writes, or says why it must not be used.
-    pub(super) fn admit(&self, origin: Option<Origin>) -> Result<(), String> {
+    /// Records a server that takes writes.
+    pub(super) fn admit(&self, origin: Option<Origin>) -> Result<(), NotAdmitted> {
         let Some(origin) = origin else { return Ok(()) };
         let mut seen = self.seen();
         let Some(latest) = seen.latest else {
@@ -67,15 +68,9 @@ impl Timelines {
             return Ok(());
         };
         let cause = if origin.is_of_another_cluster_than(latest) {
-            "the server belongs to another database cluster than the one that the store was opened on, and does not have its records; \
-             correct the hosts in the store's URL, or restart the gateway if the database was moved there"
-                .to_owned()
+            NotAdmitted::OtherCluster
         } else if origin.timeline < latest.timeline {
-            format!(
-                "the server is a primary that was replaced: it writes to timeline {}, and timeline {} has been seen. What was \
-                 acknowledged since then is not on it; stop it, or make it a standby of the new primary",
-                origin.timeline, latest.timeline
-            )
+            NotAdmitted::Replaced { timeline: origin.timeline, latest: latest.timeline }
         } else {
             if origin.timeline > latest.timeline {
                 info!(
@@ -102,6 +97,21 @@ impl Timelines {
     }
 }
 
+/// Why a server must not be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(super) enum NotAdmitted {
+    #[error(
+        "the server belongs to another database cluster than the one that the store was opened on, and does not have its records; \
+         correct the hosts in the store's URL, or restart the gateway if the database was moved there"
+    )]
+    OtherCluster,
+    #[error(
+        "the server is a primary that was replaced: it writes to timeline {timeline}, and timeline {latest} has been seen. What was \
+         acknowledged since then is not on it; stop it, or make it a standby of the new primary"
+    )]
+    Replaced { timeline: u32, latest: u32 },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +128,9 @@ mod tests {
         assert!(timelines.admit(Some(origin(7, 3))).is_ok());
         assert!(timelines.admit(Some(origin(7, 4))).is_ok() && timelines.has_replaced(Some(origin(7, 3))));
         let refused = timelines.admit(Some(origin(7, 3))).expect_err("replaced");
-        assert!(refused.contains("timeline 3") && refused.contains("timeline 4"), "{refused}");
+        assert_eq!(refused, NotAdmitted::Replaced { timeline: 3, latest: 4 });
+        let shown = refused.to_string();
+        assert!(shown.contains("timeline 3") && shown.contains("timeline 4"), "{shown}");
         assert!(timelines.admit(Some(origin(0, 3))).is_err(), "the cluster cannot be read");
         assert!(timelines.admit(Some(origin(0, 5))).is_ok() && timelines.admit(Some(origin(7, 4))).is_err());
         assert!(!timelines.has_replaced(Some(origin(7, 5))) && !timelines.has_replaced(None));
@@ -130,7 +142,8 @@ mod tests {
         assert!(timelines.admit(Some(origin(7, 3))).is_ok());
         for timeline in [1, 3, 9] {
             let refused = timelines.admit(Some(origin(8, timeline))).expect_err("another cluster");
-            assert!(refused.contains("another database cluster"), "{refused}");
+            assert_eq!(refused, NotAdmitted::OtherCluster);
+            assert!(refused.to_string().contains("another database cluster"), "{refused}");
         }
         assert!(timelines.admit(Some(origin(7, 3))).is_ok(), "and changes nothing");
     }

@@ -1,18 +1,19 @@
 //! Encrypted connections to the server.
 
-use rustls::client::WebPkiServerVerifier;
+use super::url_error::UrlError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
-use semel_core::store::{Error, Kind};
-use semel_net::tls;
+use semel_net::tls::{self, StoreRootsError};
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
@@ -36,16 +37,16 @@ impl TlsMode {
 }
 
 impl FromStr for TlsMode {
-    type Err = String;
+    type Err = UrlError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UrlError> {
         match text {
             "disable" => Ok(Self::Disable),
             "prefer" => Ok(Self::Prefer),
             "require" => Ok(Self::Require),
             "verify-ca" => Ok(Self::VerifyCa),
             "verify-full" => Ok(Self::VerifyFull),
-            _ => Err(format!("sslmode is disable, prefer, require, verify-ca or verify-full, not `{text}`")),
+            _ => Err(UrlError::SslMode(text.to_owned())),
         }
     }
 }
@@ -54,12 +55,10 @@ impl FromStr for TlsMode {
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    pub(super) fn new(mode: TlsMode, root_certificates: Option<&Path>) -> Result<Self, Error> {
-        let failed = || Error::new(Kind::Unavailable, "preparing TLS to the database");
+    pub(super) fn new(mode: TlsMode, root_certificates: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| failed().because(error))?;
+            .with_safe_default_protocol_versions()?;
         let verifier: Arc<dyn ServerCertVerifier> = match mode {
             TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => {
                 Arc::new(Verifier { provider, inner: None })
@@ -67,10 +66,9 @@ impl Tls {
             TlsMode::VerifyCa | TlsMode::VerifyFull => {
                 // As in PostgreSQL's own clients, `system` is no file.
                 let file = root_certificates.filter(|path| *path != Path::new("system"));
-                let roots = Arc::new(tls::store_roots(file).map_err(|error| failed().because(error))?);
-                let inner = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                    .build()
-                    .map_err(|error| failed().because(error))?;
+                let roots = Arc::new(tls::store_roots(file)?);
+                let inner =
+                    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?;
                 if mode == TlsMode::VerifyFull {
                     inner
                 } else {
@@ -81,6 +79,20 @@ impl Tls {
         let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         Ok(Self(Arc::new(config)))
     }
+}
+
+/// Why TLS cannot be prepared.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// The server could not be verified.
+    #[error(transparent)]
+    Roots(#[from] StoreRootsError),
+    /// The authorities cannot be used.
+    #[error(transparent)]
+    Verifier(#[from] VerifierBuilderError),
+    /// The library refuses its settings.
+    #[error(transparent)]
+    Settings(#[from] rustls::Error),
 }
 
 /// Verifies less than rustls does by default: nothing, or not the host's name.

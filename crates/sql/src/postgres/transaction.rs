@@ -3,7 +3,7 @@
 //! The statements and values work with any driver. A write fails if its condition does not hold, because the
 //! application commits its own changes with it.
 
-use super::address::{SCHEMA, schema_name};
+use super::address::{SCHEMA, SchemaNameError, schema_name};
 use super::job::{NO_TOKEN, digest, token};
 use super::timeline::TIMELINE_NAME;
 use super::{ENTRY_BYTES_MAX, changes, schema};
@@ -47,7 +47,7 @@ pub struct TransactionStatements {
 impl TransactionStatements {
     /// For the tables in a schema; a store without `schema=` in its URL uses
     /// [`DEFAULT_SCHEMA`](Self::DEFAULT_SCHEMA).
-    pub fn in_schema(schema: &str) -> Result<Self, String> {
+    pub fn in_schema(schema: &str) -> Result<Self, SchemaNameError> {
         let schema = schema_name(schema)?;
         let of = |sql: &str| schema::in_schema(sql, &schema);
         // Ends with the transaction. Raised if a role or database has less, and never lowered.

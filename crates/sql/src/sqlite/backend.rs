@@ -1,12 +1,13 @@
 //! The URL `sqlite:PATH`.
 
-use super::open::{IN_MEMORY, check_is_regular};
+use super::open::{IN_MEMORY, NotRegular, check_is_regular};
 use super::schema::STEPS;
 use super::{Options, ReadOnlyStore, Store, version};
-use semel_core::store::{self, Inspection, OpenOptions, Pending};
-use std::io::ErrorKind;
+use semel_core::store::{self, AddressError, Inspection, OpenOptions, Pending};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thiserror::Error;
 
 const FORM: &str = "write the path right after the colon, as in sqlite:semel.db or sqlite:/var/lib/semel.db";
 
@@ -14,6 +15,54 @@ const FORM: &str = "write the path right after the colon, as in sqlite:semel.db 
 fn is_like_a_login(address: &str) -> bool {
     let first = address.split(['/', '\\']).next().unwrap_or_default();
     first.rsplit_once('@').is_some_and(|(login, _)| login.contains(':'))
+}
+
+/// Why an address names no file. It is not repeated: who mistakes it for a server's may have written a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PathError {
+    /// It is empty.
+    #[error("the path of the file is missing; write it as in sqlite:semel.db")]
+    Missing,
+    /// It looks like that of a server.
+    #[error("the sqlite URL is not a path; {FORM}")]
+    NotAPath,
+    /// It has a question mark.
+    #[error("a sqlite URL has no parameters, and its path no question mark; {FORM}")]
+    HasParameters,
+    /// It is SQLite's name for a database without a file.
+    #[error("a store has to outlive its process; write sqlite:PATH, or memory: for a try")]
+    InMemory,
+}
+
+/// Why what a path leads to cannot be a store.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// It is something other than a file.
+    #[error(transparent)]
+    NotRegular(#[from] NotRegular),
+    /// It cannot be looked at.
+    #[error("{path}: {source}")]
+    Unreachable {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is a link that leads nowhere.
+    #[error("{0} is a link to a file that does not exist")]
+    DanglingLink(PathBuf),
+}
+
+/// Looks at the file, if there is one. Otherwise it is created at start, perhaps on another machine.
+fn check_file(path: &Path) -> Result<(), FileError> {
+    match path.metadata() {
+        Ok(found) => Ok(check_is_regular(path, &found)?),
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(FileError::Unreachable { path: path.to_owned(), source })
+        }
+        Err(_) if path.symlink_metadata().is_ok() => Err(FileError::DanglingLink(path.to_owned())),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Opens stores by URLs like `sqlite:semel.db`. A path is a path, never a URI: everything after the colon
@@ -30,32 +79,23 @@ impl store::Backend for Backend {
         "sqlite:PATH"
     }
 
-    fn check(&self, address: &str) -> Result<(), String> {
-        // No refusal repeats the address: who mistakes it for a server's may have written a password.
-        if address.is_empty() {
-            Err("the path of the file is missing; write it as in sqlite:semel.db".to_owned())
+    fn check(&self, address: &str) -> Result<(), AddressError> {
+        let refused = if address.is_empty() {
+            PathError::Missing
         } else if address.starts_with("//") || is_like_a_login(address) {
-            Err(format!("the sqlite URL is not a path; {FORM}"))
+            PathError::NotAPath
         } else if address.contains('?') {
-            Err(format!("a sqlite URL has no parameters, and its path no question mark; {FORM}"))
+            PathError::HasParameters
         } else if address == IN_MEMORY {
-            Err("a store has to outlive its process; write sqlite:PATH, or memory: for a try".to_owned())
+            PathError::InMemory
         } else {
-            Ok(())
-        }
+            return Ok(());
+        };
+        Err(AddressError::new(refused))
     }
 
-    fn check_files(&self, address: &str) -> Result<(), String> {
-        let path = Path::new(address);
-        match path.metadata() {
-            Ok(found) => check_is_regular(path, &found),
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{address}: {error}")),
-            Err(_) if path.symlink_metadata().is_ok() => {
-                Err(format!("{address} is a link to a file that does not exist"))
-            }
-            // It is created at start, perhaps on another machine.
-            Err(_) => Ok(()),
-        }
+    fn check_files(&self, address: &str) -> Result<(), AddressError> {
+        check_file(Path::new(address)).map_err(AddressError::new)
     }
 
     fn library(&self) -> Option<String> {
@@ -109,14 +149,14 @@ impl store::Backend for Backend {
 
 #[cfg(test)]
 mod tests {
-    use super::Backend;
+    use super::{Backend, FileError};
     use semel_core::store::Backend as _;
     use semel_test_support::ScratchDir;
 
     #[test]
     fn what_is_no_path_is_refused_and_not_repeated() {
         for good in ["semel.db", "/var/lib/a b.db", "a@b.db", "C:\\semel@home\\a.db", "dir/a:b@c.db"] {
-            assert_eq!(Backend.check(good), Ok(()), "{good}");
+            Backend.check(good).expect(good);
         }
         for bad in [
             "",
@@ -127,7 +167,7 @@ mod tests {
             ":memory:",
             "hunter2.db?mode=ro",
         ] {
-            let refusal = Backend.check(bad).expect_err(bad);
+            let refusal = Backend.check(bad).expect_err(bad).to_string();
             assert!(!refusal.contains("hunter2") && refusal.contains("sqlite:"), "{refusal}");
         }
     }
@@ -144,20 +184,21 @@ mod tests {
             (folder.path(), "a directory"),
             (std::path::Path::new("/dev/zero"), "a device"),
         ] {
-            let refusal = check(path).expect_err("no store");
+            let refusal = check(path).expect_err("no store").to_string();
             assert!(refusal.contains("not a regular file") && refusal.contains(kind), "{refusal}");
         }
-        assert_eq!(check(&folder.join("new.db")), Ok(()));
+        check(&folder.join("new.db")).expect("it is created at start");
         assert!(!folder.join("new.db").exists(), "it was created");
-        assert_eq!(check(&folder.join("none/a.db")), Ok(()));
-        assert_eq!(check(&folder.write("old.db", "")), Ok(()));
+        check(&folder.join("none/a.db")).expect("its folder may be on another machine");
+        check(&folder.write("old.db", "")).expect("a file");
         let link = folder.join("link.db");
         std::os::unix::fs::symlink(folder.join("none"), &link).expect("a link");
         for (path, why) in
             [(link, "a link to a file that does not exist"), (folder.join("old.db/a.db"), "old.db/a.db")]
         {
             let refusal = check(&path).expect_err("no store");
-            assert!(refusal.contains(why), "{refusal}");
+            assert!(refusal.reason().is::<FileError>(), "{refusal:?}");
+            assert!(refusal.to_string().contains(why), "{refusal}");
         }
     }
 }

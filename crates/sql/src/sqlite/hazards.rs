@@ -5,17 +5,17 @@
 
 use super::files::{LostFile, OpenFiles, Part};
 use super::open::{FULL, File};
-use semel_core::store::{Hazard, Severity};
+use semel_core::store::{Error, Hazard, Severity};
 use std::path::Path;
 
 /// The settings of the writer's connection (`synchronous` and the journal mode), or why they are not known.
-pub(super) type Settings = Result<(i64, String), String>;
+pub(super) type Settings = Result<(i64, String), Error>;
 
 /// All hazards. `failed` is why pages are no longer moved from the log into the file.
 pub(super) fn find(file: &File, files: &OpenFiles, settings: Settings, failed: Option<&str>) -> Vec<Hazard> {
     let set = match settings {
         Ok((synchronous, journal_mode)) => self::settings(synchronous, &journal_mode),
-        Err(reason) => vec![settings_unverified(&reason)],
+        Err(error) => vec![settings_unverified(&error)],
     };
     let location =
         [file_system(&file.path), files.lost().as_ref().map(lost), failed.map(not_moved), long_log(file)];
@@ -24,19 +24,19 @@ pub(super) fn find(file: &File, files: &OpenFiles, settings: Settings, failed: O
 
 /// The hazards that a reader can see. The settings of a writer's connection are not visible to it, but every
 /// writer refuses unsafe ones.
-pub(super) fn from_outside(file: &File, journal_mode: Result<String, String>) -> Vec<Hazard> {
+pub(super) fn from_outside(file: &File, journal_mode: rusqlite::Result<String>) -> Vec<Hazard> {
     let set = match journal_mode {
         Ok(mode) => settings(FULL, &mode),
-        Err(reason) => vec![settings_unverified(&reason)],
+        Err(error) => vec![settings_unverified(&error)],
     };
     set.into_iter().chain(file_system(&file.path)).chain(long_log(file)).collect()
 }
 
-fn settings_unverified(reason: &str) -> Hazard {
+fn settings_unverified(error: &dyn std::error::Error) -> Hazard {
     Hazard {
         severity: Severity::Unverified,
         code: "sqlite-settings-unverified",
-        what: format!("the settings for writing the file could not be read: {reason}"),
+        what: format!("the settings for writing the file could not be read: {error}"),
         fix: "check again when the store answers".to_owned(),
     }
 }

@@ -50,8 +50,9 @@ mod violations;
 mod write;
 mod writer;
 
-pub use backend::Backend;
+pub use backend::{Backend, FileError, PathError};
 pub use local::{Put, Step, WorkOutcome};
+pub use open::NotRegular;
 pub use options::Options;
 pub use read_only::ReadOnlyStore;
 

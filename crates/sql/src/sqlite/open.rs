@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use thiserror::Error as ThisError;
 
 /// Older versions can damage a file if the log is restarted while a reader begins.
 const VERSION_MIN: i32 = 3_051_003;
@@ -260,7 +261,7 @@ fn create_or_find(path: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Refuses what is no file: to open a named pipe waits for its other end, and a device may have no end.
-pub(super) fn check_is_regular(path: &Path, found: &std::fs::Metadata) -> Result<(), String> {
+pub(super) fn check_is_regular(path: &Path, found: &std::fs::Metadata) -> Result<(), NotRegular> {
     if found.is_file() {
         return Ok(());
     }
@@ -273,7 +274,17 @@ pub(super) fn check_is_regular(path: &Path, found: &std::fs::Metadata) -> Result
         (_, true) => "a named pipe",
         _ => "a device or a socket",
     };
-    Err(format!("{} is not a regular file: it is {kind}", path.display()))
+    Err(NotRegular { path: path.to_owned(), kind })
+}
+
+/// What a store cannot be in.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[error("{path} is not a regular file: it is {kind}")]
+pub struct NotRegular {
+    /// The path.
+    pub path: PathBuf,
+    /// What is there, with its article.
+    pub kind: &'static str,
 }
 
 fn misplaced(path: &Path, error: &io::Error) -> Error {

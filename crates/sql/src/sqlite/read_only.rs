@@ -72,7 +72,7 @@ impl Store for ReadOnlyStore {
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {
         self.ask(|reader| {
             let mode = reader.connection.pragma_query_value(None, "journal_mode", |row| row.get(0));
-            Ok(hazards::from_outside(&self.file, mode.map_err(|error| error.to_string())))
+            Ok(hazards::from_outside(&self.file, mode))
         })
     }
 

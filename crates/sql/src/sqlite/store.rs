@@ -57,7 +57,7 @@ impl store::Store for Store {
                 Ok(other) => unreachable!("a look at the settings is not answered {other:?}"),
                 Err(closed) if closed.kind() == Kind::Closed => return Err(closed),
                 // For example, the writer has ended: check the rest anyway.
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error),
             };
             Ok(hazards::find(&self.file, &self.files, settings, self.checkpoints.failure()))
         })
