@@ -1,5 +1,6 @@
 //! Parses `redis:` URLs.
 
+use crate::url_error::{FilesError, PrefixError, UrlError};
 use semel_core::store::{Error, Kind};
 use semel_net::parameters::{Parameters, seconds};
 use semel_net::password::Password;
@@ -14,7 +15,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How many buckets a new store gets.
 pub(crate) const BUCKETS: u16 = 64;
 const BUCKETS_MAX: u16 = 4096;
-const KNOWN: &str = "buckets, connect_timeout, notify, password, prefix, sslrootcert, timeout, wait, waitaof";
 
 /// The hazard of a URL that has it.
 pub(crate) const TTL_IGNORED: &str = "the store's URL has `ttl`, which has no effect: only the sweeper removes records, never the server by itself";
@@ -94,28 +94,25 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// `address` is what follows `redis:`. An error never repeats what may be a password.
-    pub(crate) fn parse(address: &str, is_encrypted: bool) -> Result<Self, String> {
-        let form = "write redis://USER@HOST:PORT/DB?password=env:NAME";
-        let rest =
-            address.strip_prefix("//").ok_or_else(|| format!("a redis URL begins with redis://; {form}"))?;
+    /// `address` is what follows `redis:`.
+    pub(crate) fn parse(address: &str, is_encrypted: bool) -> Result<Self, UrlError> {
+        let rest = address.strip_prefix("//").ok_or(UrlError::NoAuthority)?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = base.split_once('/').unwrap_or((base, ""));
         let (user, hosts) =
             authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
         if user.is_some_and(|user| user.contains(':')) {
-            let ways = "remove it and add password=env:NAME (an environment variable) or password=file:PATH";
-            return Err(format!("the redis URL contains a password, which others could read; {ways}"));
+            return Err(UrlError::HasPassword);
         }
         let user = user.filter(|user| !user.is_empty());
-        let user = user.map(|user| percent::decode(user).ok_or("the user in the redis URL is not UTF-8"));
+        let user = user.map(|user| percent::decode(user).ok_or(UrlError::User));
         let hosts: Option<Vec<_>> = hosts.split(',').map(Host::parse).collect();
         let database = if path.is_empty() { Some(0) } else { path.parse().ok() };
         let mut parsed = Self {
-            hosts: hosts.ok_or_else(|| format!("the hosts of the redis URL cannot be read; {form}"))?,
+            hosts: hosts.ok_or(UrlError::Hosts)?,
             user: user.transpose()?,
             password: None,
-            database: database.ok_or_else(|| format!("the database in the redis URL is a number; {form}"))?,
+            database: database.ok_or(UrlError::Database)?,
             is_encrypted,
             root_certificates: None,
             prefix: "semel".to_owned(),
@@ -128,43 +125,44 @@ impl Address {
             any_server: false,
         };
         for parameter in Parameters::of("redis", query) {
-            let parameter = parameter.map_err(|error| error.to_string())?;
-            parsed.take(parameter.name, &parameter.value().map_err(|error| error.to_string())?)?;
+            let parameter = parameter?;
+            parsed.take(parameter.name, &parameter.value()?)?;
         }
         if parsed.user.is_some() && parsed.password.is_none() {
-            return Err("the redis URL names a user and no password; add password=env:NAME".to_owned());
+            return Err(UrlError::NoPassword);
         }
         if parsed.root_certificates.is_some() && !is_encrypted {
-            return Err("sslrootcert is for encrypted connections: write rediss://".to_owned());
+            return Err(UrlError::NotEncrypted);
         }
         Ok(parsed)
     }
 
-    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), UrlError> {
         let number = |range: std::ops::RangeInclusive<u16>| {
-            let refusal =
-                format!("{name} is a number from {} to {}, not `{value}`", range.start(), range.end());
-            value.parse().ok().filter(|number| range.contains(number)).ok_or(refusal)
+            value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| UrlError::Number {
+                name: name.to_owned(),
+                least: *range.start(),
+                most: *range.end(),
+                value: value.to_owned(),
+            })
         };
         let on_or_off = || match value {
             "on" => Ok(true),
             "off" => Ok(false),
-            _ => Err(format!("{name} is on or off, not `{value}`")),
+            _ => Err(UrlError::OnOrOff { name: name.to_owned(), value: value.to_owned() }),
         };
         match name {
             "buckets" => self.buckets = Some(number(1..=BUCKETS_MAX)?),
-            "connect_timeout" => {
-                self.connect_timeout = seconds(name, value).map_err(|error| error.to_string())?
-            }
+            "connect_timeout" => self.connect_timeout = seconds(name, value)?,
             "notify" => self.notifies = on_or_off()?,
-            "password" => self.password = Some(password(value)?),
+            "password" => self.password = Some(Password::parse(value).ok_or(UrlError::Password)?),
             "prefix" => self.prefix = checked_prefix(value)?,
             "sslrootcert" => self.root_certificates = Some(PathBuf::from(value)),
-            "timeout" => self.answer_timeout = seconds(name, value).map_err(|error| error.to_string())?,
+            "timeout" => self.answer_timeout = seconds(name, value)?,
             "ttl" => self.ignores_ttl = true,
             "wait" => self.confirmation.replicas = u8::try_from(number(1..=64)?).unwrap_or(1),
             "waitaof" => self.confirmation.synced = on_or_off()?,
-            _ => return Err(format!("unknown parameter `{name}` in the redis URL; there are {KNOWN}")),
+            _ => return Err(UrlError::UnknownParameter(name.to_owned())),
         }
         Ok(())
     }
@@ -180,13 +178,12 @@ impl Address {
     }
 
     /// Reads the password and the root certificates that the URL names.
-    pub(crate) fn check_files(&self) -> Result<(), String> {
-        let cause = |error: Error| {
-            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
-        };
-        self.credentials().map_err(cause)?;
+    pub(crate) fn check_files(&self) -> Result<(), FilesError> {
+        if let Some(password) = &self.password {
+            password.read()?;
+        }
         if self.root_certificates.is_some() {
-            tls::store_roots(self.root_certificates.as_deref()).map_err(|error| error.to_string())?;
+            tls::store_roots(self.root_certificates.as_deref())?;
         }
         Ok(())
     }
@@ -209,21 +206,13 @@ impl Address {
     }
 }
 
-fn password(value: &str) -> Result<Password, String> {
-    // The value is not repeated: it may be the password itself.
-    Password::parse(value).ok_or_else(|| {
-        "password in the redis URL is env:NAME or file:PATH, never the password itself".to_owned()
-    })
-}
-
 /// A prefix is part of hash tags and of the key patterns in ACLs.
-pub(crate) fn checked_prefix(prefix: &str) -> Result<String, String> {
+pub(crate) fn checked_prefix(prefix: &str) -> Result<String, PrefixError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if (1..=50).contains(&prefix.len()) && prefix.bytes().all(is_plain) {
         return Ok(prefix.to_owned());
     }
-    let rule = "use up to 50 letters, digits, underscores, hyphens and full stops";
-    Err(format!("`{prefix}` cannot be the prefix of the store's keys; {rule}"))
+    Err(PrefixError { prefix: prefix.to_owned() })
 }
 
 #[cfg(test)]
@@ -234,8 +223,12 @@ mod tests {
         Address::parse(text, false).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    fn refusal(text: &str) -> String {
+    fn refused(text: &str) -> UrlError {
         Address::parse(text, false).err().unwrap_or_else(|| panic!("{text} was accepted"))
+    }
+
+    fn refusal(text: &str) -> String {
+        refused(text).to_string()
     }
 
     #[test]
@@ -269,7 +262,8 @@ mod tests {
             "//h?password=hunter2:x",
             "//h:hunter2",
         ] {
-            let message = refusal(text);
+            let refused = refused(text);
+            let message = format!("{refused} {refused:?}");
             assert!(!message.contains("hunter2"), "{message}");
         }
         assert!(refusal("//semel:hunter2@h").contains("password=env:NAME"));

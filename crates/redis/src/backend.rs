@@ -4,6 +4,7 @@ use crate::acceptance::accept_loss;
 use crate::address::{Address, TTL_IGNORED};
 use crate::inspection::Inspected;
 use crate::store::Store;
+use crate::url_error::UrlError;
 use semel_core::store::{self, AcceptedLoss, AddressError, Error, Inspection, Kind, OpenOptions, Pending};
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ backend!(Backend, "redis", ["valkey"], "redis://HOST", false);
 backend!(TlsBackend, "rediss", ["valkeys"], "rediss://HOST", true);
 
 fn parsed(address: &str, is_encrypted: bool) -> Result<Address, Error> {
-    let unfit = |cause: String| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
+    let unfit = |cause: UrlError| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
     Address::parse(address, is_encrypted).map_err(unfit)
 }
 

@@ -5,12 +5,13 @@
 //! not disturb the stream.
 
 use crate::address::{Address, Confirmation, Host};
-use crate::resp::{self, Value};
+use crate::resp::{self, Malformed, Value};
 use crate::tls;
 use bytes::{Bytes, BytesMut};
 use semel_core::store::{Error, Kind};
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error as ThisError;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
@@ -28,12 +29,60 @@ const WAITING_KIB_MAX: u32 = 96 << 10;
 const BUFFERED_BYTES_MAX: usize = 64 << 10;
 
 /// Why a command has no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, ThisError)]
 pub(crate) enum Failure {
     /// Not a byte of it was sent.
-    NotSent(String),
+    #[error(transparent)]
+    NotSent(#[from] NotSent),
     /// It may have arrived.
-    Lost(String),
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+#[derive(Debug, ThisError)]
+pub(crate) enum NotSent {
+    #[error("too much waits to be sent")]
+    TooMuchWaits,
+    #[error("the connection is closed")]
+    Closed,
+    #[error("the connection broke")]
+    Broken,
+}
+
+#[derive(Debug, ThisError)]
+pub(crate) enum Lost {
+    #[error("the connection closed before the answer arrived")]
+    Closed,
+    #[error("the server did not answer within {0:?}")]
+    Silent(Duration),
+    #[error(transparent)]
+    Unread(#[from] ReadError),
+    #[error(transparent)]
+    Unconfirmed(#[from] Doubt),
+}
+
+/// Why there is no next reply.
+#[derive(Debug, ThisError)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("the server closed the connection")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Broken(#[from] std::io::Error),
+}
+
+/// What is missing for earlier writes to be safe.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+pub(crate) enum Doubt {
+    #[error("{wanted} replicas were to confirm the write: {have} have it")]
+    TooFewReplicas { wanted: u8, have: i64 },
+    #[error("{wanted} replicas were to confirm the write: {answer}")]
+    ReplicasNotAsked { wanted: u8, answer: String },
+    #[error("the server was to confirm that the write is on its disk: it was not synced in time")]
+    NotSynced,
+    #[error("the server was to confirm that the write is on its disk: {answer}")]
+    SyncNotAsked { answer: String },
 }
 
 type Answer = oneshot::Sender<Result<Value, Failure>>;
@@ -97,7 +146,8 @@ pub(crate) async fn greet(address: &Address, host: &Host) -> Result<(Box<dyn Str
 }
 
 async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> Result<Greeting, Error> {
-    let refused = |kind, cause: String| Error::new(kind, CONNECTING).because(format!("{host}: {cause}"));
+    let refused =
+        |cause: String| Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {cause}"));
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"2"];
     let credentials = address.credentials()?;
     if let Some((user, password)) = &credentials {
@@ -112,13 +162,14 @@ async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> R
         resp::encode(&mut bytes, &[b"SELECT", database.as_bytes()]);
         2
     };
-    let io = |error: std::io::Error| refused(Kind::Unavailable, error.to_string());
+    let io = |error: std::io::Error| refused(error.to_string());
+    let unread = |error: ReadError| refused(error.to_string());
     stream.write_all(&bytes).await.map_err(io)?;
     stream.flush().await.map_err(io)?;
     let mut buffer = BytesMut::new();
     let mut replies = Vec::new();
     while replies.len() < reply_count {
-        let value = next(stream, &mut buffer).await.map_err(|cause| refused(Kind::Unavailable, cause))?;
+        let value = next(stream, &mut buffer).await.map_err(unread)?;
         if let Value::Error(text) = &value {
             let fault = crate::fault::Refusal::of(text, false).fault();
             return Err(fault.error(CONNECTING));
@@ -150,16 +201,14 @@ impl Greeting {
 pub(crate) async fn next(
     stream: &mut (impl AsyncRead + Unpin + ?Sized),
     buffer: &mut BytesMut,
-) -> Result<Value, String> {
+) -> Result<Value, ReadError> {
     loop {
         if let Some(value) = resp::decode(buffer)? {
             return Ok(value);
         }
         buffer.reserve(16 << 10);
-        match stream.read_buf(buffer).await {
-            Ok(0) => return Err("the server closed the connection".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(format!("the connection broke: {error}")),
+        if stream.read_buf(buffer).await? == 0 {
+            return Err(ReadError::Closed);
         }
     }
 }
@@ -198,21 +247,21 @@ impl Connection {
     /// Sends a command. If there is no answer in time, the connection is closed.
     pub(crate) async fn ask(&self, bytes: Bytes, skip: usize) -> Result<Value, Failure> {
         let kib = u32::try_from(bytes.len() >> 10).unwrap_or(u32::MAX).saturating_add(1).min(WAITING_KIB_MAX);
-        let busy = || Failure::NotSent("too much waits to be sent".to_owned());
+        let busy = || NotSent::TooMuchWaits;
         let room = timeout(self.answer_timeout, self.room.acquire_many(kib)).await;
         let _room = room.ok().and_then(Result::ok).ok_or_else(busy)?;
         let (answer, answered) = oneshot::channel();
         let question = Question { bytes, skip, answer };
         self.questions.try_send(question).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => busy(),
-            mpsc::error::TrySendError::Closed(_) => Failure::NotSent("the connection is closed".to_owned()),
+            mpsc::error::TrySendError::Closed(_) => NotSent::Closed,
         })?;
         match timeout(self.answer_timeout, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Failure::Lost("the connection closed before the answer arrived".to_owned())),
+            Ok(Err(_)) => Err(Lost::Closed.into()),
             Err(_) => {
                 self.give_up();
-                Err(Failure::Lost(format!("the server did not answer within {:?}", self.answer_timeout)))
+                Err(Lost::Silent(self.answer_timeout).into())
             }
         }
     }
@@ -266,7 +315,7 @@ async fn send(
     // Commands that were not accepted were not sent.
     asked.close();
     while let Ok(question) = asked.try_recv() {
-        drop(question.answer.send(Err(Failure::NotSent("the connection broke".to_owned()))));
+        drop(question.answer.send(Err(NotSent::Broken.into())));
     }
     drop(expect);
     if !*broken.borrow() {
@@ -341,13 +390,13 @@ async fn receive(
                     match value {
                         Ok(value) if confirmation.is_wanted() => held.push((answer, value)),
                         Ok(value) => drop(answer.send(Ok(value))),
-                        Err(cause) => return drop(answer.send(Err(Failure::Lost(cause)))),
+                        Err(error) => return drop(answer.send(Err(Lost::from(error).into()))),
                     }
                 }
                 Some(Expected::Confirmation) => {
                     let Ok(doubt) = confirmed(&mut stream, &mut buffer, confirmation).await else { return };
                     for (answer, value) in held.drain(..) {
-                        let result = doubt.clone().map_or(Ok(value), |doubt| Err(Failure::Lost(doubt)));
+                        let result = doubt.clone().map_or(Ok(value), |doubt| Err(Lost::from(doubt).into()));
                         drop(answer.send(result));
                     }
                 }
@@ -366,20 +415,23 @@ async fn confirmed(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
     confirmation: Confirmation,
-) -> Result<Option<String>, String> {
+) -> Result<Option<Doubt>, ReadError> {
     let replicas = next(stream, buffer).await?;
     let synced = if confirmation.synced { Some(next(stream, buffer).await?) } else { None };
-    let have = replicas.number().unwrap_or(-1);
-    if have < i64::from(confirmation.replicas) {
-        let cause = if let Value::Error(text) = &replicas { text.clone() } else { format!("{have} have it") };
-        return Ok(Some(format!("{} replicas were to confirm the write: {cause}", confirmation.replicas)));
+    let (wanted, have) = (confirmation.replicas, replicas.number().unwrap_or(-1));
+    if have < i64::from(wanted) {
+        return Ok(Some(match replicas {
+            Value::Error(answer) => Doubt::ReplicasNotAsked { wanted, answer },
+            _ => Doubt::TooFewReplicas { wanted, have },
+        }));
     }
     if let Some(synced) = synced
         && synced.array().first().and_then(Value::number).is_none_or(|synced| synced < 1)
     {
-        let cause =
-            if let Value::Error(text) = &synced { text.as_str() } else { "it was not synced in time" };
-        return Ok(Some(format!("the server was to confirm that the write is on its disk: {cause}")));
+        return Ok(Some(match synced {
+            Value::Error(answer) => Doubt::SyncNotAsked { answer },
+            _ => Doubt::NotSynced,
+        }));
     }
     Ok(None)
 }

@@ -68,16 +68,18 @@ impl MessageDedup {
     /// Connects with the same URLs as the store; `window` is how long a message is remembered by the server's
     /// clock, at least a millisecond.
     pub async fn open(url: &str, window: Duration) -> Result<Self, Error> {
-        let unfit = |cause: String| Error::new(Kind::Unfit, ASKING).because(cause);
+        let unfit = |cause: &str| Error::new(Kind::Unfit, ASKING).because(cause);
         let (address, is_encrypted) = match url.split_once(':') {
             Some(("redis" | "valkey", address)) => (address, false),
             Some(("rediss" | "valkeys", address)) => (address, true),
-            _ => return Err(unfit("its URL begins with redis:// or rediss://".to_owned())),
+            _ => return Err(unfit("its URL begins with redis:// or rediss://")),
         };
         if window < Duration::from_millis(1) || window > Duration::from_hours(24 * 365) {
-            return Err(unfit("the window is from a millisecond to a year".to_owned()));
+            return Err(unfit("the window is from a millisecond to a year"));
         }
-        let address = Arc::new(Address::parse(address, is_encrypted).map_err(unfit)?);
+        let address = Address::parse(address, is_encrypted)
+            .map_err(|cause| Error::new(Kind::Unfit, ASKING).because(cause))?;
+        let address = Arc::new(address);
         let prefix = address.prefix.clone();
         Ok(Self { servers: Servers::connect(&address, true, None).await?, prefix, window })
     }

@@ -9,13 +9,15 @@ use semel_core::store::{Error, Kind};
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
     cause: String,
+    /// The server's answer, if that is the cause.
+    answer: Option<String>,
     /// The server is still loading its data.
     is_starting: bool,
 }
 
 impl Fault {
     pub(crate) fn new(kind: Kind, cause: impl Into<String>) -> Self {
-        Self { kind, cause: cause.into(), is_starting: false }
+        Self { kind, cause: cause.into(), answer: None, is_starting: false }
     }
 
     pub(crate) fn of(error: &Error) -> Self {
@@ -26,19 +28,23 @@ impl Fault {
     /// The same for a script: names the missing right. If the script had not taken effect yet, nothing was
     /// written.
     pub(crate) fn in_script(mut self, script: &Script) -> Self {
-        let is_forbidden = self.cause.contains("NOPERM") || self.cause.contains("can't run this command");
-        if let Some((command, is_before_effect)) = script.failure(&self.cause).filter(|_| is_forbidden) {
-            self.cause =
-                format!("the store's user lacks the right +{}: {}", command.to_lowercase(), self.cause);
-            if is_before_effect {
-                self.kind = Kind::Unfit;
-            }
-        }
+        let Some(answer) = &self.answer else { return self };
+        let Some((command, is_before_effect)) = script.failure(answer) else { return self };
+        let is_forbidden = answer.contains("NOPERM") || answer.contains("can't run this command");
         // The scripts check the types of all keys before they change anything.
-        if self.cause.contains("WRONGTYPE") && script.failure(&self.cause).is_some_and(|(_, before)| before) {
+        if is_before_effect && (is_forbidden || self.is_wrong_type()) {
             self.kind = Kind::Unfit;
         }
+        if is_forbidden {
+            self.cause =
+                format!("the store's user lacks the right +{}: {}", command.to_lowercase(), self.cause);
+        }
         self
+    }
+
+    /// Whether the server answered that a key holds another type of value.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.contains("WRONGTYPE"))
     }
 
     pub(crate) fn error(self, context: &str) -> Error {
@@ -114,7 +120,7 @@ impl Refusal {
             None => Kind::Unfit,
         };
         let fault = Fault::new(kind, format!("the server answered `{text}`{}", advice(code)));
-        Self::Other(Fault { is_starting: code == "LOADING", ..fault })
+        Self::Other(Fault { answer: Some(text.to_owned()), is_starting: code == "LOADING", ..fault })
     }
 
     /// For a caller who cannot do anything about it.
@@ -183,6 +189,21 @@ mod tests {
             assert_eq!(kind(text, true), expected, "{text}");
             assert_ne!(kind(text, false), Kind::Ambiguous, "a command that changes nothing: {text}");
         }
+    }
+
+    #[test]
+    fn only_the_servers_answer_says_which_right_a_script_lacks() {
+        let script = &crate::scripts::WRITE;
+        let fails_early =
+            |line: &u32| script.failure(&format!("@user_script:{line}.")).is_some_and(|(_, early)| early);
+        let line = (1..500).find(fails_early).expect("a command before the script takes effect");
+        let text = format!("NOPERM ACL failure in script: no permissions, on @user_script:{line}.");
+        let refused = Refusal::of(&text, true).fault().in_script(script);
+        assert_eq!(refused.kind, Kind::Unfit);
+        let shown = refused.error("writing").to_string();
+        assert!(shown.contains("lacks the right +") && shown.contains(&text), "{shown}");
+        let other = Fault::new(Kind::Ambiguous, text);
+        assert_eq!(other.clone().in_script(script), other, "not an answer of the server");
     }
 
     #[test]

@@ -45,10 +45,8 @@ impl Fence {
     /// Refuses a server that lacks writes that this node has seen. A server that does not identify itself
     /// (`INFO` is forbidden) cannot be checked.
     pub(crate) async fn admit(&self, host: &Host, connection: &Connection) -> Result<(), Error> {
-        let lost = |failure: Failure| {
-            let (Failure::NotSent(cause) | Failure::Lost(cause)) = failure;
-            Error::new(Kind::Unavailable, CHANGING).because(format!("{host}: {cause}"))
-        };
+        let lost =
+            |failure: Failure| Error::new(Kind::Unavailable, CHANGING).because(format!("{host}: {failure}"));
         let Some(run_id) = masters::run_id(connection).await.map_err(lost)? else { return Ok(()) };
         let mut known = self.known.lock().await;
         let is_first = known.run_id.is_none();

@@ -113,8 +113,7 @@ async fn read_settings(link: &Link) -> Result<ServerSettings, Error> {
     let connection = link.connection().await?;
     let mut seen = ServerSettings::default();
     let ask = async |arguments: &[&[u8]]| {
-        let lost =
-            |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
+        let lost = |failure| Error::new(Kind::Unavailable, "looking at Redis").because(failure);
         connection.ask(resp::command(arguments), 0).await.map_err(lost)
     };
     for setting in SETTINGS {

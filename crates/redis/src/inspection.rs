@@ -18,6 +18,7 @@ use semel_core::store::{
     Page, Pending, Reading, SchemaVersion, Setting, Store, StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
+use thiserror::Error as ThisError;
 
 /// How many findings a verification reports.
 const FINDINGS_MAX: usize = 100;
@@ -41,9 +42,7 @@ impl Inspected {
 
     /// Reads every record of one server.
     async fn verify_server(&self, link: &crate::link::Link, findings: &mut Vec<String>) -> Result<(), Error> {
-        let lost = |failure| {
-            Error::new(Kind::Unavailable, "verifying the Redis store").because(format!("{failure:?}"))
-        };
+        let lost = |failure| Error::new(Kind::Unavailable, "verifying the Redis store").because(failure);
         let connection = link.connection().await?;
         let pattern = format!("{{{}:*}}r:*", self.shared.address.prefix);
         let mut cursor = "0".to_owned();
@@ -105,27 +104,39 @@ impl Inspected {
         let question = resp::command(&[b"ZSCORE", &list, &position]);
         let slot = self.shared.layout.slot(bucket);
         let asked = self.shared.reading().ask(slot, question, Effect::Reads).await;
-        match asked.map_err(|fault| fault.error("verifying the Redis store")) {
+        match asked {
             Ok(listed) => Ok(listed != Value::Nil),
-            Err(error) if error.to_string().contains("WRONGTYPE") => Ok(true),
-            Err(error) => Err(error),
+            Err(fault) if fault.is_wrong_type() => Ok(true),
+            Err(fault) => Err(fault.error("verifying the Redis store")),
         }
     }
 }
 
-/// The head of an intact entry, and when the record was created; otherwise the problem.
-fn check(operation_id: OperationId, stored: Stored) -> Result<(Head, Time), String> {
-    let Some(head) = stored.head else { return Err("not a record of Semel's".to_owned()) };
+/// What is wrong with an entry.
+#[derive(Debug, ThisError)]
+enum Damage {
+    #[error("not a record of Semel's")]
+    Foreign,
+    #[error("another command's record is stored under its key")]
+    OtherCommand,
+    #[error("its bytes are not those that were written")]
+    Altered,
+    #[error(transparent)]
+    Unreadable(#[from] codec::Error),
+}
+
+/// The head of an intact entry, and when the record was created.
+fn check(operation_id: OperationId, stored: Stored) -> Result<(Head, Time), Damage> {
+    let head = stored.head.ok_or(Damage::Foreign)?;
     if OperationId::of(&head.id) != operation_id {
-        return Err("another command's record is stored under its key".to_owned());
+        return Err(Damage::OtherCommand);
     }
     if !head.is_of(&stored.entry) {
-        return Err("its bytes are not those that were written".to_owned());
+        return Err(Damage::Altered);
     }
-    match codec::decode(&stored.entry) {
-        Err(error) => Err(error.to_string()),
-        Ok(Entry::Record(record)) => Ok((head, record.created_at())),
-        Ok(Entry::Moved) => Ok((head, Time::from_millis(0))),
+    match codec::decode(&stored.entry)? {
+        Entry::Record(record) => Ok((head, record.created_at())),
+        Entry::Moved => Ok((head, Time::from_millis(0))),
     }
 }
 

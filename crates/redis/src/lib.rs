@@ -46,9 +46,11 @@ mod shared;
 mod store;
 mod tls;
 mod topology;
+mod url_error;
 mod waiters;
 mod write;
 
 pub use backend::{Backend, TlsBackend};
 pub use dedup::{MessageClaim, MessageDedup, MessageId};
 pub use store::Store;
+pub use url_error::{FilesError, PrefixError, UrlError};

@@ -153,8 +153,8 @@ impl Link {
         let mut seen = Vec::new();
         for (at, connection) in fit {
             let host = &self.hosts[*at];
-            let lost = |(Failure::NotSent(cause) | Failure::Lost(cause))| {
-                Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {cause}"))
+            let lost = |failure: Failure| {
+                Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {failure}"))
             };
             seen.push(masters::server_info(host, connection).await.map_err(lost)?);
         }

@@ -1,6 +1,7 @@
 //! Redis's wire protocol (RESP 2): encodes commands and decodes replies. It does not interpret them.
 
 use bytes::{Bytes, BytesMut};
+use thiserror::Error;
 
 /// Deeper than any reply that the store gets.
 const DEPTH_MAX: u32 = 8;
@@ -63,8 +64,25 @@ pub(crate) fn command(arguments: &[&[u8]]) -> Bytes {
     out.into()
 }
 
+/// Why bytes are not a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Malformed {
+    #[error("a number in the reply cannot be read")]
+    Number,
+    #[error("the reply is longer than a server can send")]
+    TooLong,
+    #[error("the reply is nested too deeply")]
+    TooDeep,
+    #[error("the reply has no type")]
+    Untyped,
+    #[error("the other side does not speak Redis's protocol")]
+    OtherProtocol,
+    #[error("the reply is cut short")]
+    Cut,
+}
+
 /// Takes one complete reply from the front of the buffer; `None` if it is incomplete.
-pub(crate) fn decode(buffer: &mut BytesMut) -> Result<Option<Value>, String> {
+pub(crate) fn decode(buffer: &mut BytesMut) -> Result<Option<Value>, Malformed> {
     let Some(end) = measure(buffer, 0, 0)? else { return Ok(None) };
     let frame = buffer.split_to(end).freeze();
     let mut at = 0;
@@ -77,27 +95,27 @@ fn line(buffer: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((&rest[..length], at + length + 2))
 }
 
-fn number(digits: &[u8]) -> Result<i64, String> {
+fn number(digits: &[u8]) -> Result<i64, Malformed> {
     let text = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
-    text.ok_or_else(|| "a number in the reply cannot be read".to_owned())
+    text.ok_or(Malformed::Number)
 }
 
 /// A length; negative for a missing value.
-fn length(digits: &[u8]) -> Result<Option<usize>, String> {
+fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     let length = usize::try_from(number(digits)?).ok();
     if length.is_some_and(|length| length > BULK_BYTES_MAX) {
-        return Err("the reply is longer than a server can send".to_owned());
+        return Err(Malformed::TooLong);
     }
     Ok(length)
 }
 
 /// Where the reply that begins at `at` ends, if it is complete.
-fn measure(buffer: &[u8], at: usize, depth: u32) -> Result<Option<usize>, String> {
+fn measure(buffer: &[u8], at: usize, depth: u32) -> Result<Option<usize>, Malformed> {
     if depth > DEPTH_MAX {
-        return Err("the reply is nested too deeply".to_owned());
+        return Err(Malformed::TooDeep);
     }
     let Some((head, next)) = line(buffer, at) else { return Ok(None) };
-    let Some((kind, rest)) = head.split_first() else { return Err("the reply has no type".to_owned()) };
+    let (kind, rest) = head.split_first().ok_or(Malformed::Untyped)?;
     match kind {
         b'+' | b'-' | b':' => Ok(Some(next)),
         b'$' => {
@@ -114,15 +132,14 @@ fn measure(buffer: &[u8], at: usize, depth: u32) -> Result<Option<usize>, String
             }
             Ok(Some(end))
         }
-        _ => Err("the other side does not speak Redis's protocol".to_owned()),
+        _ => Err(Malformed::OtherProtocol),
     }
 }
 
 /// The reply at `at` of a complete frame.
-fn build(frame: &Bytes, at: &mut usize) -> Result<Value, String> {
-    let cut = || "the reply is cut short".to_owned();
-    let (head, next) = line(frame, *at).ok_or_else(cut)?;
-    let (kind, rest) = head.split_first().ok_or_else(cut)?;
+fn build(frame: &Bytes, at: &mut usize) -> Result<Value, Malformed> {
+    let (head, next) = line(frame, *at).ok_or(Malformed::Cut)?;
+    let (kind, rest) = head.split_first().ok_or(Malformed::Cut)?;
     *at = next;
     Ok(match kind {
         b'+' => Value::Bytes(frame.slice_ref(rest)),
@@ -174,10 +191,15 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_redis_is_refused() {
-        for text in ["HTTP/1.1 400\r\n", "$x\r\n", "$99999999999\r\n", "\r\n"] {
-            assert!(decode(&mut BytesMut::from(text)).is_err(), "{text:?}");
+        for (text, why) in [
+            ("HTTP/1.1 400\r\n", Malformed::OtherProtocol),
+            ("$x\r\n", Malformed::Number),
+            ("$99999999999\r\n", Malformed::TooLong),
+            ("\r\n", Malformed::Untyped),
+            (&"*1\r\n".repeat(20), Malformed::TooDeep),
+        ] {
+            assert_eq!(decode(&mut BytesMut::from(text)), Err(why), "{text:?}");
         }
-        assert!(decode(&mut BytesMut::from("*1\r\n".repeat(20).as_str())).is_err(), "nested");
     }
 
     #[test]

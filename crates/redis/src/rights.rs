@@ -52,7 +52,7 @@ pub(crate) async fn check_confirmation(address: &Address) -> Result<(), Error> {
     for link in servers.all() {
         let connection = link.connection().await?;
         let ask = async |arguments: &[&[u8]]| {
-            let lost = |failure| Error::new(Kind::Unavailable, CONFIRMING).because(format!("{failure:?}"));
+            let lost = |failure| Error::new(Kind::Unavailable, CONFIRMING).because(failure);
             connection.ask(resp::command(arguments), 0).await.map_err(lost)
         };
         if confirmation.synced {

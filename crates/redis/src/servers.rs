@@ -1,7 +1,7 @@
 //! Finds the server of each key: the single server, or one of a cluster.
 
 use crate::address::{Address, Host};
-use crate::connection::{Connection, Failure};
+use crate::connection::{Connection, Failure, Lost};
 use crate::fault::{Fault, Refusal};
 use crate::fence::Fence;
 use crate::link::Link;
@@ -167,7 +167,7 @@ impl Servers {
                 },
                 Ok(value) => return Ok(value),
                 Err(Failure::NotSent(cause)) => {
-                    fault = Fault::new(Kind::Unavailable, cause);
+                    fault = Fault::new(Kind::Unavailable, cause.to_string());
                     lost += 1;
                     if lost == 3 {
                         return Err(fault);
@@ -177,11 +177,11 @@ impl Servers {
                     link.discard(&connection).await;
                     lost += 1;
                     if effect == Effect::Writes {
-                        return Err(Fault::new(Kind::Ambiguous, cause));
+                        return Err(Fault::new(Kind::Ambiguous, cause.to_string()));
                     }
-                    fault = Fault::new(Kind::Unavailable, cause);
+                    fault = Fault::new(Kind::Unavailable, cause.to_string());
                     // A broken connection is replaced; a server that hangs is not waited for twice.
-                    if lost == 2 || fault == silent(self.address.answer_timeout) {
+                    if lost == 2 || matches!(cause, Lost::Silent(_)) {
                         return Err(fault);
                     }
                 }
@@ -220,10 +220,6 @@ impl Servers {
             link.close().await;
         }
     }
-}
-
-fn silent(after: Duration) -> Fault {
-    Fault::new(Kind::Unavailable, format!("the server did not answer within {after:?}"))
 }
 
 async fn send(connection: &Connection, question: &Bytes, with_prelude: bool) -> Result<Value, Failure> {

@@ -45,14 +45,14 @@ impl Store {
     /// as the URL asks, a store of a newer build or with another number of buckets than the URL says, and a
     /// user who lacks a right that the store needs.
     pub async fn open(url: &str) -> Result<Self, Error> {
-        let unfit = |cause: String| Error::new(Kind::Unfit, "opening the Redis store").because(cause);
+        let unfit = || Error::new(Kind::Unfit, "opening the Redis store");
         let (scheme, address) = url.split_once(':').unwrap_or((url, ""));
         let is_encrypted = match scheme {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
-            _ => return Err(unfit("its URL begins with redis:// or rediss://".to_owned())),
+            _ => return Err(unfit().because("its URL begins with redis:// or rediss://")),
         };
-        let parsed = Address::parse(address, is_encrypted).map_err(unfit)?;
+        let parsed = Address::parse(address, is_encrypted).map_err(|cause| unfit().because(cause))?;
         Self::at(format!("{}:{address}", if is_encrypted { "rediss" } else { "redis" }), parsed, None).await
     }
 
@@ -116,8 +116,7 @@ impl fmt::Debug for Store {
 async fn usage(shared: &Shared) -> Result<StoreSize, Error> {
     let mut sum = 0_u64;
     for link in shared.writes.all() {
-        let lost =
-            |failure| Error::new(Kind::Unavailable, "looking at Redis").because(format!("{failure:?}"));
+        let lost = |failure| Error::new(Kind::Unavailable, "looking at Redis").because(failure);
         let connection = link.connection().await?;
         let Some(bytes) = masters::used_memory(&connection).await.map_err(lost)? else {
             return Ok(StoreSize::default());

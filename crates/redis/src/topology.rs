@@ -2,7 +2,6 @@
 //! server down, every command would ask otherwise, each on a connection of its own.
 
 use crate::address::{Address, Host};
-use crate::connection::Failure;
 use crate::fault::{Fault, Refusal};
 use crate::link::Link;
 use crate::resp::{self, Value};
@@ -135,9 +134,7 @@ impl Topology {
                 }
                 Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
                 Ok(_) => {}
-                Err(Failure::NotSent(cause) | Failure::Lost(cause)) => {
-                    last = Fault::new(Kind::Unavailable, cause);
-                }
+                Err(failure) => last = Fault::new(Kind::Unavailable, failure.to_string()),
             }
         }
         Err(last)

@@ -120,7 +120,7 @@ async fn receive(waiters: &Weak<Waiters>, stream: &mut dyn Stream, channel: &str
         let Some(here) = waiters.upgrade() else { return "the store was closed".to_owned() };
         let value = match received {
             Ok(Ok(value)) => value,
-            Ok(Err(cause)) => return cause,
+            Ok(Err(error)) => return error.to_string(),
             Err(_) if is_pinged => return "the server does not answer".to_owned(),
             Err(_) => {
                 is_pinged = true;
