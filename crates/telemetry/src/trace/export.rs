@@ -5,14 +5,15 @@ use super::otlp::{self, Span};
 use super::tracer::{Counts, Options};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderName, HeaderValue, Request, Response, Uri};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use semel::{Clock as _, SystemClock};
-use semel_net::client::{self, Client, ClientError, Connection, ReadError, SendError};
+use semel_net::client::{self, Client, ClientError, ConnectError, Connection, ReadError, SendError};
 use semel_net::target::Transport;
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
@@ -91,6 +92,25 @@ enum Accepted {
     Unanswered,
 }
 
+/// Why a batch was not accepted.
+#[derive(Debug, Error)]
+enum NotSent {
+    #[error("no response in time")]
+    NoResponseInTime,
+    #[error("no connection in time")]
+    NoConnectionInTime,
+    #[error(transparent)]
+    NoConnection(#[from] ConnectError),
+    #[error("no response: {0}")]
+    NoResponse(#[from] SendError),
+    #[error("the collector answered {0}")]
+    Refused(StatusCode),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error("the process ends")]
+    Ending,
+}
+
 impl Exporter {
     pub(super) fn new(options: &Options, counts: Arc<Counts>) -> Result<Self, ClientError> {
         let target = &options.endpoint;
@@ -129,7 +149,7 @@ impl Exporter {
                 while let Ok(span) = queued.try_recv() {
                     batch.push(span);
                 }
-                self.count_failure(batch.len(), Some("the process ends"));
+                self.count_failure(batch.len(), Some(&NotSent::Ending));
             }
         }
         // Nobody comes after this who could log it.
@@ -192,23 +212,26 @@ impl Exporter {
                 None
             }
             Ok(Err(why)) => Some(why),
-            Err(_) => Some("no response in time".to_owned()),
+            Err(_) => Some(NotSent::NoResponseInTime),
         };
-        self.count_failure(batch.len(), failed.as_deref());
+        self.count_failure(batch.len(), failed.as_ref());
     }
 
     /// Counts the result for that many spans, and logs lost ones, but not for each batch.
-    fn count_failure(&mut self, spans: usize, failed: Option<&str>) {
+    fn count_failure(&mut self, spans: usize, failed: Option<&NotSent>) {
         let counter = if failed.is_none() { &self.counts.sent } else { &self.counts.failed };
         Counts::add(counter, spans);
         let now = SystemClock.uptime();
         let report = if failed.is_some() { self.lost.with(spans, now) } else { self.lost.due(now) };
         if let Some((batches, spans)) = report {
-            warn_of_lost(batches, spans, failed.unwrap_or("the collector accepts spans again"));
+            match failed {
+                Some(why) => warn_of_lost(batches, spans, &why.to_string()),
+                None => warn_of_lost(batches, spans, "the collector accepts spans again"),
+            }
         }
     }
 
-    async fn post(&mut self, batch: &[Span]) -> Result<Accepted, String> {
+    async fn post(&mut self, batch: &[Span]) -> Result<Accepted, NotSent> {
         let body = Bytes::from(otlp::batch(&self.service, batch).to_string());
         let mut request = Request::post(self.path.clone())
             .header(HOST, self.host.clone())
@@ -217,7 +240,7 @@ impl Exporter {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+        let request = request.body(Full::new(body))?;
         let (connection, response) = self.send_on_idle_or_new(request).await?;
         let status = response.status();
         // Read to its end, so that the connection can be reused. A response that is too long is ignored.
@@ -229,7 +252,7 @@ impl Exporter {
         match (status.is_success(), read) {
             (true, Ok(_) | Err(ReadError::TooLong)) => Ok(Accepted::Whole),
             (true, Err(ReadError::Broken(_))) => Ok(Accepted::Unanswered),
-            (false, _) => Err(format!("the collector answered {status}")),
+            (false, _) => Err(NotSent::Refused(status)),
         }
     }
 
@@ -237,22 +260,22 @@ impl Exporter {
     async fn send_on_idle_or_new(
         &mut self,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<(Connection, Response<Incoming>), String> {
+    ) -> Result<(Connection, Response<Incoming>), NotSent> {
         let now = SystemClock.uptime();
         let idle = self.idle.take().filter(|(_, since)| now.saturating_sub(*since) < IDLE_MAX);
         if let Some((mut connection, _)) = idle {
             match connection.send(request).await {
                 Ok(response) => return Ok((connection, response)),
                 Err(SendError { unsent: Some(unsent), .. }) => request = *unsent,
-                Err(failed) => return Err(format!("no response: {failed}")),
+                Err(failed) => return Err(failed.into()),
             }
         }
         let connecting = tokio::time::timeout(CONNECT_WITHIN, self.collector.connect());
-        let connected = connecting.await.map_err(|_| "no connection in time".to_owned())?;
-        let mut connection = connected.map_err(|error| error.to_string())?;
+        let connected = connecting.await.map_err(|_| NotSent::NoConnectionInTime)?;
+        let mut connection = connected?;
         match connection.send(request).await {
             Ok(response) => Ok((connection, response)),
-            Err(failed) => Err(format!("no response: {failed}")),
+            Err(failed) => Err(failed.into()),
         }
     }
 }
