@@ -19,9 +19,9 @@ pub mod upstream;
 pub mod wait;
 
 pub use key::KEY;
-pub use postgres::PostgresServer;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;
+pub use postgres::{PostgresServer, ProgramError};
 pub use redis::{RedisClient, RedisCluster, RedisReply, RedisServer};
 #[cfg(feature = "http")]
 pub use reply::Reply;

@@ -9,8 +9,11 @@ pub mod schema;
 #[cfg(test)]
 mod tests;
 
+pub use programs::ProgramError;
+
 use crate::services;
 use programs::Programs;
+use std::fmt;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -134,12 +137,12 @@ impl PostgresServer {
         self.try_sql(sql).expect("an answer of PostgreSQL")
     }
 
-    /// The same, with the output of `psql` as the error.
-    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+    /// The same, with the failure of `psql` as the error.
+    pub fn try_sql(&self, sql: &str) -> Result<String, ProgramError> {
         self.ask("semel", sql)
     }
 
-    fn ask(&self, database: &str, sql: &str) -> Result<String, String> {
+    fn ask(&self, database: &str, sql: &str) -> Result<String, ProgramError> {
         let url = format!("postgres://postgres@127.0.0.1:{}/{database}", self.port);
         self.programs.try_run("psql", &["-X", "-w", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &url])
     }
@@ -237,7 +240,8 @@ impl PostgresServer {
         let log = text(&self.dir.join("log"));
         self.programs.run("pg_ctl", &["start", "-W", "-o", &options, "-D", &self.data(), "-l", &log]);
         wait_until("the server recovers", || {
-            self.try_sql("SELECT 1").is_err_and(|refused| refused.contains("starting up"))
+            let refused = self.try_sql("SELECT 1");
+            matches!(refused, Err(ProgramError::Failed { message, .. }) if message.contains("starting up"))
         });
     }
 
@@ -271,32 +275,46 @@ impl PostgresServer {
     }
 
     fn start_on_some_port(&mut self) {
-        let mut failure = String::new();
+        let mut failure = None;
         for _ in 0..PORTS_MAX {
             // Another process may take the port before the server does.
             self.port = spare_port();
             match self.try_start() {
                 Ok(()) => return,
-                Err(reason) => failure = reason,
+                Err(error) => failure = Some(error),
             }
         }
-        panic!("PostgreSQL does not start: {failure}");
+        panic!("PostgreSQL does not start: {}", failure.expect("it was tried"));
     }
 
-    fn try_start(&self) -> Result<(), String> {
+    fn try_start(&self) -> Result<(), StartError> {
         let log = self.dir.join("log");
         let _ = std::fs::remove_file(&log);
         let options = format!("-p {} {SETTINGS}", self.port);
         let (data, log_path) = (self.data(), text(&log));
         let arguments = ["start", "-w", "-t", "60", "-o", &options, "-D", &data, "-l", &log_path];
-        self.programs.try_run("pg_ctl", &arguments).map(drop).map_err(|reason| {
+        self.programs.try_run("pg_ctl", &arguments).map(drop).map_err(|cause| {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
-            format!("{reason}\n{log}")
+            StartError { cause, log }
         })
     }
 
     fn data(&self) -> String {
         text(&self.dir.join("data"))
+    }
+}
+
+/// A server that does not start.
+#[derive(Debug)]
+struct StartError {
+    cause: ProgramError,
+    /// What the server wrote to its log.
+    log: String,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.cause, self.log)
     }
 }
 

@@ -1,5 +1,7 @@
 //! PostgreSQL's programs, and the user that runs them.
 
+use std::fmt;
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,11 +40,11 @@ impl Programs {
         if !self.is_root {
             return;
         }
-        output(Command::new("chown").arg("-R").arg(USER).arg(dir))
+        output("chown", Command::new("chown").arg("-R").arg(USER).arg(dir))
             .expect("a directory for the server's user");
         let mut enter = Command::new("runuser");
         enter.args(["-u", USER, "--", "test", "-x"]).arg(dir).current_dir("/");
-        let can_enter = output(&mut enter).is_ok();
+        let can_enter = output("runuser", &mut enter).is_ok();
         assert!(
             can_enter,
             "the user {USER} cannot enter {}: use a directory that everybody can",
@@ -55,7 +57,7 @@ impl Programs {
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(file, private).expect("permissions of the server's file");
         if self.is_root {
-            output(Command::new("chown").arg(USER).arg(file)).expect("a file for the server's user");
+            output("chown", Command::new("chown").arg(USER).arg(file)).expect("a file for the server's user");
         }
     }
 
@@ -64,8 +66,8 @@ impl Programs {
         self.try_run(name, arguments).expect("PostgreSQL's own programs work")
     }
 
-    pub(super) fn try_run(&self, name: &str, arguments: &[&str]) -> Result<String, String> {
-        output(&mut self.command(name, arguments)).map_err(|reason| format!("{name}: {reason}"))
+    pub(super) fn try_run(&self, name: &str, arguments: &[&str]) -> Result<String, ProgramError> {
+        output(name, &mut self.command(name, arguments))
     }
 
     /// A program that runs as the server's user.
@@ -91,11 +93,56 @@ impl Programs {
 pub(super) fn signal(name: &str, pids: &[u32]) {
     let numbers: Vec<_> = pids.iter().map(u32::to_string).collect();
     let script = format!("kill -{name} {}; true", numbers.join(" "));
-    output(Command::new("/bin/sh").args(["-c", &script])).expect("a shell");
+    output("/bin/sh", Command::new("/bin/sh").args(["-c", &script])).expect("a shell");
 }
 
-fn output(command: &mut Command) -> Result<String, String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+fn output(name: &str, command: &mut Command) -> Result<String, ProgramError> {
+    let program = name.to_owned();
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(source) => return Err(ProgramError::NotStarted { program, source }),
+    };
     let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if output.status.success() { Ok(read(&output.stdout)) } else { Err(read(&output.stderr)) }
+    if output.status.success() {
+        Ok(read(&output.stdout))
+    } else {
+        Err(ProgramError::Failed { program, message: read(&output.stderr) })
+    }
+}
+
+/// A program that failed.
+#[derive(Debug)]
+pub enum ProgramError {
+    /// It did not run.
+    NotStarted {
+        /// Its name.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It reported a failure.
+    Failed {
+        /// Its name.
+        program: String,
+        /// What it wrote to its standard error.
+        message: String,
+    },
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotStarted { program, source } => write!(f, "{program}: {source}"),
+            Self::Failed { program, message } => write!(f, "{program}: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ProgramError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NotStarted { source, .. } => Some(source),
+            Self::Failed { .. } => None,
+        }
+    }
 }

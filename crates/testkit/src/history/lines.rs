@@ -8,6 +8,7 @@ use semel_core::store::{Change, Kind};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thiserror::Error;
 
 const KINDS: [Kind; 8] = [
     Kind::Unavailable,
@@ -72,14 +73,28 @@ fn unchanged_to_json(unchanged: &Unchanged) -> Json {
     json!({ "version": unchanged.version, "token": token, "state": unchanged.state.number() })
 }
 
+/// Why lines are not a history.
+#[derive(Debug, Error)]
+pub(super) enum LineError {
+    #[error("line {0} is not an event of a history")]
+    NotAnEvent(usize),
+    #[error("line {line} is not an event of a history: {source}")]
+    NotJson { line: usize, source: serde_json::Error },
+    #[error("line {0}: this call was started before")]
+    StartedTwice(usize),
+    #[error("line {0}: this call was never started")]
+    NeverStarted(usize),
+}
+
 /// Reads lines up to the last complete one.
-pub(super) fn parse(text: &str) -> Result<History, String> {
+pub(super) fn parse(text: &str) -> Result<History, LineError> {
     let complete = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut operations: Vec<Operation> = Vec::new();
     let mut places: BTreeMap<(Arc<str>, u64), usize> = BTreeMap::new();
-    for (number, line) in complete.lines().enumerate() {
-        let wrong = || format!("line {} is not an event of a history", number + 1);
-        let line: Json = serde_json::from_str(line).map_err(|error| format!("{}: {error}", wrong()))?;
+    for (number, line) in (1..).zip(complete.lines()) {
+        let wrong = || LineError::NotAnEvent(number);
+        let line: Json =
+            serde_json::from_str(line).map_err(|source| LineError::NotJson { line: number, source })?;
         let node: Arc<str> = line["node"].as_str().ok_or_else(wrong)?.into();
         let key = (Arc::clone(&node), line["call"].as_u64().ok_or_else(wrong)?);
         let at = line["at"].as_u64().ok_or_else(wrong)?;
@@ -87,14 +102,13 @@ pub(super) fn parse(text: &str) -> Result<History, String> {
             let (id, call) = parse_call(&line).ok_or_else(wrong)?;
             let operation = Operation { node, number: key.1, id, call, invoked_at: at, answer: None };
             if places.insert(key, operations.len()).is_some() {
-                return Err(format!("line {}: this call was started before", number + 1));
+                return Err(LineError::StartedTwice(number));
             }
             operations.push(operation);
         } else {
             let answer = answered(&line).ok_or_else(wrong)?;
             let index = places.get(&key).and_then(|index| operations.get_mut(*index));
-            index.ok_or_else(|| format!("line {}: this call was never started", number + 1))?.answer =
-                Some((at, answer));
+            index.ok_or(LineError::NeverStarted(number))?.answer = Some((at, answer));
         }
     }
     Ok(History::new(operations))
