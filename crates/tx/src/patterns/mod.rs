@@ -45,7 +45,8 @@ pub use counter::{BucketCounter, Counted, Counter, EventCounter};
 pub use error::PatternError;
 pub use fence::{FenceGuard, FencePass, FenceRefusal, Fenced, Guarded};
 pub use inbox::{
-    BatchResult, Inbox, InboxAnswer, InboxCounts, InboxEvent, InboxObserver, InboxResult, Message, MessageId,
+    BatchResult, FirstFailed, Inbox, InboxAnswer, InboxCounts, InboxEvent, InboxObserver, InboxResult,
+    Message, MessageId,
 };
 pub use natural::{CompareAndSet, InsertOrGet, NaturalTable, Transition, TransitionResult, Version};
 pub use reference::{Binding, BusinessReferences};

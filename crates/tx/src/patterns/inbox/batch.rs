@@ -8,6 +8,7 @@ use crate::patterns::error::{Fault, PatternError, failed, fault_in};
 use crate::patterns::transaction::{OwnTransaction, Savepoint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use thiserror::Error;
 
 /// The largest batch: SQLite binds up to 32,766 values.
 const MESSAGES_MAX: usize = 10_000;
@@ -300,13 +301,21 @@ fn message_key<B>(message: &Message<B>) -> MessageKey {
     (message.topic.clone(), message.id.as_str().to_owned())
 }
 
+/// The work for the first message with the same ID failed. That message's result has the error itself.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{reason}")]
+pub struct FirstFailed {
+    /// The text of that error.
+    pub reason: String,
+}
+
 /// One result per message. Duplicates share the result of the first.
 fn results<B>(
     messages: &[Message<B>],
     found: &BTreeMap<MessageKey, Vec<u8>>,
     mut failures: BTreeMap<MessageKey, BoxError>,
 ) -> Vec<BatchResult> {
-    let mut firsts: BTreeMap<MessageKey, Result<&Message<B>, String>> = BTreeMap::new();
+    let mut firsts: BTreeMap<MessageKey, Result<&Message<B>, FirstFailed>> = BTreeMap::new();
     let mut results = Vec::with_capacity(messages.len());
     for message in messages {
         let key = message_key(message);
@@ -315,10 +324,10 @@ fn results<B>(
         } else if let Some(first) = firsts.get(&key) {
             match first {
                 Ok(first) => judged(compared(first.fingerprint.as_bytes(), message)),
-                Err(reason) => Err(PatternError::Work(reason.clone().into())),
+                Err(failed) => Err(PatternError::Work(Box::new(failed.clone()))),
             }
         } else if let Some(error) = failures.remove(&key) {
-            firsts.insert(key, Err(error.to_string()));
+            firsts.insert(key, Err(FirstFailed { reason: error.to_string() }));
             Err(PatternError::Work(error))
         } else {
             firsts.insert(key, Ok(message));

@@ -7,7 +7,7 @@ mod mark;
 mod message;
 mod observe;
 
-pub use batch::BatchResult;
+pub use batch::{BatchResult, FirstFailed};
 pub use message::{Message, MessageId};
 pub use observe::{InboxAnswer, InboxCounts, InboxEvent, InboxObserver};
 
