@@ -7,7 +7,7 @@
 use crate::address::Host;
 use crate::connection::{Connection, Failure};
 use crate::fault::Refusal;
-use crate::masters;
+use crate::masters::{self, Rivals};
 use crate::resp::Value;
 use crate::scripts;
 use crate::shared::text;
@@ -21,7 +21,7 @@ pub(crate) struct Fence {
     meta: Vec<u8>,
     known: tokio::sync::Mutex<KnownServer>,
     /// The problem while two servers take writes.
-    rivals: Mutex<Option<String>>,
+    rivals: Mutex<Option<Rivals>>,
 }
 
 /// The server that this node uses.
@@ -60,12 +60,12 @@ impl Fence {
         Ok(())
     }
 
-    fn rivals(&self) -> MutexGuard<'_, Option<String>> {
+    fn rivals(&self) -> MutexGuard<'_, Option<Rivals>> {
         self.rivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records whether two servers take writes.
-    pub(crate) fn set_rivals(&self, found: Option<String>) {
+    pub(crate) fn set_rivals(&self, found: Option<Rivals>) {
         let mut rivals = self.rivals();
         match (&*rivals, &found) {
             (None, Some(cause)) => tracing::error!(%cause, "nothing is written to the Redis store"),
@@ -76,7 +76,7 @@ impl Fence {
     }
 
     /// Why writes are refused now.
-    pub(crate) fn objection(&self) -> Option<String> {
+    pub(crate) fn objection(&self) -> Option<Rivals> {
         self.rivals().clone()
     }
 }

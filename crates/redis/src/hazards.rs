@@ -137,7 +137,7 @@ async fn read_settings(link: &Link) -> Result<ServerSettings, Error> {
 fn of_several(seen: &[masters::ServerInfo]) -> Option<Hazard> {
     if let Some(cause) = masters::rivals(seen) {
         let fix = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
-        return Some(danger("redis-two-masters", cause, fix));
+        return Some(danger("redis-two-masters", cause.to_string(), fix));
     }
     masters::unrelated_replica(seen).map(|unrelated_replica| {
         let what = format!(

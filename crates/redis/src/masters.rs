@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use thiserror::Error;
 use tokio::time::sleep;
 
 /// How often the servers are checked.
@@ -102,23 +103,30 @@ pub(crate) async fn read_all_once(address: &Address) -> Vec<ServerInfo> {
     seen
 }
 
-/// The problem, if two of them take writes and are not the same server under two names.
-pub(crate) fn rivals(seen: &[ServerInfo]) -> Option<String> {
+/// Two servers that take writes, and are not known to be one server under two names.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Rivals {
+    #[error(
+        "{one} and {two} both take writes, and whether they are one server cannot be read: allow INFO. {ADVICE}"
+    )]
+    Unknown { one: Host, two: Host },
+    #[error(
+        "{one} and {two} both take writes: they are two stores, and every key could run once on each. {ADVICE}"
+    )]
+    TwoStores { one: Host, two: Host },
+}
+
+const ADVICE: &str = "Make one of them a replica of the other (REPLICAOF) and find out which keys were used meanwhile, or name only one in \
+                      the store's URL";
+
+/// Whether two of them take writes.
+pub(crate) fn rivals(seen: &[ServerInfo]) -> Option<Rivals> {
     let mut masters = seen.iter().filter(|seen| !seen.is_replica && !seen.is_in_cluster);
     let first = masters.next()?;
     let other = masters.find(|other| other.run_id.is_none() || other.run_id != first.run_id)?;
-    let (one, two) = (&first.host, &other.host);
-    let advice = "Make one of them a replica of the other (REPLICAOF) and find out which keys were used meanwhile, or name only one in \
-                  the store's URL";
-    Some(if first.run_id.is_none() || other.run_id.is_none() {
-        format!(
-            "{one} and {two} both take writes, and whether they are one server cannot be read: allow INFO. {advice}"
-        )
-    } else {
-        format!(
-            "{one} and {two} both take writes: they are two stores, and every key could run once on each. {advice}"
-        )
-    })
+    let (one, two) = (first.host.clone(), other.host.clone());
+    let is_unknown = first.run_id.is_none() || other.run_id.is_none();
+    Some(if is_unknown { Rivals::Unknown { one, two } } else { Rivals::TwoStores { one, two } })
 }
 
 /// A replica that follows none of the named servers that take writes.
@@ -166,9 +174,13 @@ mod tests {
         assert_eq!(rivals(&[]), None);
         assert_eq!(rivals(&[a.clone(), seen(2, true, Some("b"), "x")]), None, "a replica");
         assert_eq!(rivals(&[a.clone(), seen(2, false, Some("a"), "x")]), None, "one server by two names");
-        let message = rivals(&[seen(3, true, Some("c"), "x"), a.clone(), b]).expect("two stores");
+        let found = rivals(&[seen(3, true, Some("c"), "x"), a.clone(), b]).expect("two stores");
+        assert!(matches!(found, Rivals::TwoStores { .. }), "{found:?}");
+        let message = found.to_string();
         assert!(message.contains("h:1 and h:2"), "{message}");
-        let message = rivals(&[a, seen(2, false, None, "x")]).expect("it cannot be known");
+        let found = rivals(&[a, seen(2, false, None, "x")]).expect("it cannot be known");
+        assert!(matches!(found, Rivals::Unknown { .. }), "{found:?}");
+        let message = found.to_string();
         assert!(message.contains("allow INFO"), "{message}");
         let in_cluster = |port| ServerInfo { is_in_cluster: true, ..seen(port, false, Some("a"), "x") };
         assert_eq!(rivals(&[in_cluster(1), ServerInfo { run_id: None, ..in_cluster(2) }]), None);

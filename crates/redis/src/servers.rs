@@ -126,7 +126,7 @@ impl Servers {
         if effect == Effect::Writes
             && let Some(cause) = self.fence.as_ref().and_then(|fence| fence.objection())
         {
-            return Err(Fault::new(Kind::Unavailable, cause));
+            return Err(Fault::new(Kind::Unavailable, cause.to_string()));
         }
         let mut link = self.owner(slot);
         let (mut prelude, mut fault) = (false, Fault::new(Kind::Unavailable, "the cluster does not settle"));
