@@ -4,9 +4,9 @@
 use super::input::whole_number;
 use super::problem::Problem;
 use super::response_limits::{ResponseAuthor, ResponseLimits};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::header::{ETAG, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use semel::archive::base64;
 use semel::core::outcome::{Body, Fields, Outcome, Status};
 use semel_http::StoredHeaders;
 use serde::de::Error as _;
@@ -107,7 +107,7 @@ impl GivenResponse {
             }
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => {
-                base64::decode(&text).ok_or_else(|| Problem::invalid("bodyBase64 is not base64."))?
+                BASE64_STANDARD.decode(&text).map_err(|_| Problem::invalid("bodyBase64 is not base64."))?
             }
             (None, None) => Vec::new(),
         };
@@ -215,7 +215,7 @@ impl StoredResponse {
             if let Ok(text) = str::from_utf8(bytes) {
                 stored.body = Some(text.to_owned());
             } else {
-                stored.body_base64 = Some(base64::encode(bytes));
+                stored.body_base64 = Some(BASE64_STANDARD.encode(bytes));
                 stored.body_base64_old.clone_from(&stored.body_base64);
             }
         }
@@ -352,6 +352,10 @@ mod tests {
             r#"{"status": 200, "bodyBase64": "YQ==", "body_base64": "YQ=="}"#,
             r#"{"status": 200, "bodyBase64": "YQ"}"#,
             r#"{"status": 200, "body_base64": "YQ"}"#,
+            r#"{"status": 200, "bodyBase64": "YR=="}"#,
+            r#"{"status": 200, "bodyBase64": "YWI=YQ=="}"#,
+            r#"{"status": 200, "bodyBase64": "Y Q=="}"#,
+            r#"{"status": 200, "bodyBase64": "_-4A"}"#,
             r#"{"status": 200, "headers": [["a b", "c"]]}"#,
             r#"{"status": 200, "headers": [["a", "b\r\nc: d"]]}"#,
         ] {

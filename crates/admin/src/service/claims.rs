@@ -10,8 +10,9 @@ use super::view::ApiState;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::StatusCode;
-use semel::archive::{base64, rfc3339};
+use semel::archive::rfc3339;
 use semel::core::fingerprint::{self, ErrorKind, Fingerprint};
 use semel::core::key::Key;
 use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
@@ -363,8 +364,9 @@ fn intent(request: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
             Intent::new(scope, key, policy, payload)
         }
         (None, None, Some(text)) => {
-            let bytes =
-                base64::decode(&text).ok_or_else(|| Problem::invalid("payloadBase64 is not base64."))?;
+            let bytes = BASE64_STANDARD
+                .decode(&text)
+                .map_err(|_| Problem::invalid("payloadBase64 is not base64."))?;
             Intent::new(scope, key, policy, payload::Raw::from(bytes))
         }
         _ => {

@@ -2,9 +2,9 @@
 //! who reaches the address can load it.
 
 use axum::response::{Html, IntoResponse, Response};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::HeaderValue;
 use http::header::CONTENT_SECURITY_POLICY;
-use semel::archive::base64;
 use sha2::{Digest as _, Sha256};
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("page.html");
 /// Only this script may run, and it may connect only to this address.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let script = PAGE.split_once("<script>").and_then(|(_, rest)| rest.split_once("</script>"));
-    let hash = base64::encode(&Sha256::digest(script.map_or("", |(script, _)| script)));
+    let hash = BASE64_STANDARD.encode(Sha256::digest(script.map_or("", |(script, _)| script)));
     let policy = format!(
         "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

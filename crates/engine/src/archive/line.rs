@@ -2,7 +2,8 @@
 //!
 //! Lines contain no tokens: readers of an archive must not be able to finish an attempt.
 
-use super::{Archived, base64, rfc3339};
+use super::{Archived, rfc3339};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use semel_core::history;
 use semel_core::outcome::{Body, Fields, Outcome, Status};
 use semel_core::record::{Record, State};
@@ -131,10 +132,10 @@ fn answer(outcome: &Outcome) -> Answer<'_> {
     };
     let body = match &outcome.body {
         Body::NotRetained => Bytes::NotRetained { retained: false },
-        Body::Sealed(bytes) => Bytes::Sealed { body_base64: base64::encode(bytes), sealed: true },
+        Body::Sealed(bytes) => Bytes::Sealed { body_base64: BASE64_STANDARD.encode(bytes), sealed: true },
         Body::Kept(bytes) => match std::str::from_utf8(bytes) {
             Ok(body) => Bytes::Plain { body },
-            Err(_) => Bytes::Binary { body_base64: base64::encode(bytes) },
+            Err(_) => Bytes::Binary { body_base64: BASE64_STANDARD.encode(bytes) },
         },
     };
     let (headers, trailers) = (fields(&outcome.headers), fields(&outcome.trailers));
@@ -146,7 +147,8 @@ fn fields(fields: &Fields) -> Vec<(Text<'_>, Text<'_>)> {
 }
 
 fn text(bytes: &[u8]) -> Text<'_> {
-    std::str::from_utf8(bytes).map_or_else(|_| Text::Binary { base64: base64::encode(bytes) }, Text::Plain)
+    std::str::from_utf8(bytes)
+        .map_or_else(|_| Text::Binary { base64: BASE64_STANDARD.encode(bytes) }, Text::Plain)
 }
 
 fn event(entry: &history::Entry) -> Event<'_> {

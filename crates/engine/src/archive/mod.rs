@@ -8,7 +8,6 @@
 //! it is removed. It is also archived again if an answer was lost or the deletion lost a race. So a record can have
 //! several lines: lines with the same `operation_id` and `version` are duplicates.
 
-pub mod base64;
 mod file;
 mod line;
 pub mod rfc3339;

@@ -1,11 +1,11 @@
 //! Callers identified by tokens, from the file to the socket.
 
 use crate::world::{KEY, Scratch, World, until};
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use rcgen::{
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData as _, SigningKey as _,
 };
 use ring::hmac;
-use semel::archive::base64;
 use semel_test_support::Reply;
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::charged;
@@ -92,7 +92,7 @@ fn claims(who: &str) -> Value {
 }
 
 fn base64url(bytes: impl AsRef<[u8]>) -> String {
-    base64::encode(bytes.as_ref()).trim_end_matches('=').replace('+', "-").replace('/', "_")
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// The two numbers of an ECDSA signature concatenated, as in tokens, from DER.

@@ -11,11 +11,12 @@ use crate::problem::{Code, Form, Problem, SPECIFICATION};
 use crate::response::ending;
 use crate::route::{Callers, NotIdentified, Target};
 use crate::stored::rebuild;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
-use semel::archive::{base64, rfc3339};
+use semel::archive::rfc3339;
 use semel::core::id::OperationId;
 use semel::core::key::{Key, Rules, Treatment};
 use semel::core::outcome::{self, Outcome, Status};
@@ -212,7 +213,7 @@ fn result(outcome: &Outcome) -> Value {
     if let outcome::Body::Kept(bytes) = &outcome.body {
         match str::from_utf8(bytes) {
             Ok(text) => result["body"] = text.into(),
-            Err(_) => result["body_base64"] = base64::encode(bytes).into(),
+            Err(_) => result["body_base64"] = BASE64_STANDARD.encode(bytes).into(),
         }
     }
     result

@@ -2,8 +2,8 @@
 //! not secret.
 
 use super::algorithm::{Algorithm, Kind};
-use super::base64url;
 use super::key::{Key, KeyError};
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use semel_net::json;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -43,7 +43,7 @@ fn key(item: &Map<String, Value>, from: KeySetOrigin) -> Option<Key> {
         let uses = uses.as_array()?;
         uses.iter().find(|operation| operation.as_str() == Some("verify"))?;
     }
-    let bytes = |name: &str| base64url::decode(text(name)?.as_bytes());
+    let bytes = |name: &str| BASE64_URL_SAFE_NO_PAD.decode(text(name)?).ok();
     let made = match text("kty")? {
         "RSA" => Key::rsa(&bytes("n")?, &bytes("e")?),
         "EC" => match text("crv")? {

@@ -4,7 +4,6 @@
 //! settings or from the issuer, and each key serves only algorithms of its own kind.
 
 mod algorithm;
-mod base64url;
 mod der;
 mod fetch;
 mod issuer;

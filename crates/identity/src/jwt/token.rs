@@ -2,9 +2,9 @@
 //! `x5u`, `x5c`) are not read.
 
 use super::algorithm::Algorithm;
-use super::base64url;
 use super::jwks::ID_BYTES_MAX;
 use super::refused::Refused;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use semel_net::json;
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ impl<'a> Token<'a> {
             return Err(Refused::Malformed);
         };
         let message = &text[..header.len() + 1 + claims.len()];
-        let object = |part| base64url::decode(part).and_then(|text| json::object(&text));
+        let object = |part| BASE64_URL_SAFE_NO_PAD.decode(part).ok().and_then(|text| json::object(&text));
         let header = object(header).ok_or(Refused::Malformed)?;
         // Extensions that must be understood; none is supported. `b64` is one of them even if it is not listed.
         if header.contains_key("crit") || header.contains_key("b64") {
@@ -47,8 +47,32 @@ impl<'a> Token<'a> {
             Some(Value::String(id)) if id.len() <= ID_BYTES_MAX => Some(id.clone()),
             Some(_) => return Err(Refused::Malformed),
         };
-        let signature = base64url::decode(signature).ok_or(Refused::Malformed)?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refused::Malformed)?;
         let claims = object(claims).ok_or(Refused::Malformed)?;
         Ok(Self { algorithm, key_id, message, signature, claims })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(text: &str) -> Result<Vec<u8>, Refused> {
+        let token = format!("{}.{}.{text}", "eyJhbGciOiJIUzI1NiJ9", "e30");
+        Token::read(token.as_bytes()).map(|token| token.signature)
+    }
+
+    #[test]
+    fn the_example_of_the_rfc_is_read() {
+        assert_eq!(signature("A-z_4ME").as_deref(), Ok([3, 236, 255, 224, 193].as_slice()));
+        assert_eq!(signature("").as_deref(), Ok([].as_slice()));
+    }
+
+    #[test]
+    fn padding_other_alphabets_white_space_and_stray_bits_are_refused() {
+        for text in ["A-z_4ME=", "QQ==", "A+z/", "A-z_ 4ME", "A-z_\n", "A", "AAAAA", "QR", "QUF", "ä", "A.AA"]
+        {
+            assert_eq!(signature(text), Err(Refused::Malformed), "{text}");
+        }
     }
 }

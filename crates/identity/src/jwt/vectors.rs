@@ -1,11 +1,11 @@
 //! Signatures out of the RFCs.
 
 use super::algorithm::{Algorithm, Kind};
-use super::base64url::decode;
 use super::key::Key;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 
 fn bytes(text: &str) -> Vec<u8> {
-    decode(text.as_bytes()).expect("base64url")
+    BASE64_URL_SAFE_NO_PAD.decode(text).expect("base64url")
 }
 
 /// Verifies the signature, and that no other message, signature or algorithm verifies.

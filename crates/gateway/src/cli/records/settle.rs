@@ -13,9 +13,9 @@ use crate::admin_client::AdminClient;
 use crate::bounded_read::{FileKind, read_or_stdin};
 use crate::invalid_value::InvalidValue;
 use crate::serve::say;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::ValueEnum;
 use http::Method;
-use semel::archive::base64;
 use semel::core::id::OperationId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ impl Resolve {
         if let Some(file) = &self.body {
             match String::from_utf8(read_or_stdin(file, FileKind::Response)?) {
                 Ok(text) => response["body"] = text.into(),
-                Err(error) => response["bodyBase64"] = base64::encode(error.as_bytes()).into(),
+                Err(error) => response["bodyBase64"] = BASE64_STANDARD.encode(error.as_bytes()).into(),
             }
         }
         Ok(Some(response))
