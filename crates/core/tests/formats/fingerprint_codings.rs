@@ -172,3 +172,55 @@ fn a_damaged_zstd_block_is_found_at_its_offset() {
     let body = [zstd_run(300, 300), frame, zstd_run(300, 300)].concat();
     assert_eq!(refused("zstd", &body, 1000), (ErrorKind::Malformed, Some(18 + 17)));
 }
+
+/// A frame of one block that holds `block` and declares a checksum. `size` is that of the decoded block.
+fn zstd_with_checksum(kind: u32, size: usize, block: &[u8], checksum: &[u8]) -> Vec<u8> {
+    let header = u32::try_from(size).unwrap() << 3 | kind << 1 | 1;
+    [&hex("28b52ffd0450")[..], &header.to_le_bytes()[..3], block, checksum].concat()
+}
+
+/// The checksums are those that `zstd --check` writes.
+#[test]
+fn the_checksum_of_a_zstd_frame_is_verified_at_every_length() {
+    let next = |state: &u64| Some(state.wrapping_mul(11_400_714_785_074_694_797));
+    let states = std::iter::successors(Some(2_654_435_761_u64), next);
+    let noise: Vec<u8> = states.take(222).map(|state| state.to_be_bytes()[0]).collect();
+    let raw = |length: usize, checksum: &str| {
+        let frame = |checksum: &[u8]| zstd_with_checksum(0, length, &noise[..length], checksum);
+        (frame(&hex(checksum)), frame(&hex("00000000")), noise[..length].to_vec())
+    };
+    let run = |length: usize, checksum: &str| {
+        let frame = |checksum: &[u8]| zstd_with_checksum(1, length, &[7], checksum);
+        (frame(&hex(checksum)), frame(&hex("00000000")), vec![7; length])
+    };
+    let frames = [
+        raw(0, "99e9d851"),
+        raw(1, "682705db"),
+        raw(3, "4a7950cb"),
+        raw(4, "ee5774a5"),
+        raw(7, "25ed019f"),
+        raw(8, "48131de7"),
+        raw(11, "70da356f"),
+        raw(12, "9aad6e08"),
+        raw(31, "83d7e690"),
+        raw(32, "704bb42b"),
+        raw(33, "595b8f57"),
+        raw(63, "e7f4f3a0"),
+        raw(64, "cdb5c2ca"),
+        raw(65, "7aaf3126"),
+        raw(222, "74c191b6"),
+        run(300, "dbc71d0c"),
+        run(16_384, "9c35ed03"),
+        run(40_000, "78ac28ad"),
+    ];
+    let mut all = (Vec::new(), Vec::new());
+    for (frame, damaged, body) in frames {
+        assert_eq!(decoded("zstd", &frame, 100_000).unwrap(), body, "{} bytes", body.len());
+        let after_another = [&frame[..], &damaged].concat();
+        let found = refused("zstd", &after_another, 100_000);
+        assert_eq!(found, (ErrorKind::Malformed, Some(frame.len())), "{} bytes", body.len());
+        all.0.extend(frame);
+        all.1.extend(body);
+    }
+    assert_eq!(decoded("zstd", &all.0, 100_000).unwrap(), all.1);
+}

@@ -6,7 +6,6 @@
 
 mod brotli;
 mod flate;
-mod xxh64;
 mod zstd;
 
 use super::error::{Error, ErrorKind};

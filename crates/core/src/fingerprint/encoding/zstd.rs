@@ -5,7 +5,6 @@ use std::io::Read;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::xxh64::Xxh64;
 use super::{Error, MEMBERS_MAX, Output, PIECE_BYTES, corrupt, too_large};
 
 /// The largest window that the standard allows for this content encoding.
@@ -48,7 +47,6 @@ fn frame(
     output: &mut Output<'_>,
 ) -> Result<(), Error> {
     let before = output.count;
-    let mut sum = has_sum(&body[start..]).then(Xxh64::default);
     let declared = declares_size(&body[start..]).then(|| decoder.content_size());
     if declared.is_some_and(|size| size > (output.bytes_max - before) as u64) {
         return Err(too_large(output.bytes_max));
@@ -64,17 +62,14 @@ fn frame(
                 Ok(0) => break,
                 Ok(read) => {
                     output.extend(&piece[..read])?;
-                    if let Some(sum) = &mut sum {
-                        sum.update(&piece[..read]);
-                    }
                 }
                 Err(_) => return Err(corrupt("a zstd frame is damaged", position(rest))),
             }
         }
     }
-    // A frame contains the low half of the checksum.
-    let sum = sum.map(|sum| sum.finish() & u64::from(u32::MAX));
-    let sum_matches = decoder.get_checksum_from_data().is_none_or(|found| Some(u64::from(found)) == sum);
+    // The decoder calculates the checksum, and leaves the comparison to its caller.
+    let stated = decoder.get_checksum_from_data();
+    let sum_matches = stated.is_none() || stated == decoder.get_calculated_checksum();
     if !sum_matches || declared.is_some_and(|size| size != (output.count - before) as u64) {
         return Err(corrupt("a zstd frame does not match its checksum or size", start));
     }
@@ -84,9 +79,4 @@ fn frame(
 /// Whether the header of a frame states the content size, in its own field or as a single segment.
 fn declares_size(frame: &[u8]) -> bool {
     frame.get(4).is_some_and(|descriptor| descriptor >> 6 != 0 || descriptor & 0x20 != 0)
-}
-
-/// Whether a checksum follows the frame.
-fn has_sum(frame: &[u8]) -> bool {
-    frame.get(4).is_some_and(|descriptor| descriptor & 0x04 != 0)
 }
