@@ -2,6 +2,7 @@
 
 use super::der::{item, take};
 use semel_core::time::Time;
+use semel_text::calendar;
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
@@ -34,29 +35,21 @@ pub fn expires_at(certificate: &[u8]) -> Option<Time> {
     let (hour, rest) = number(rest, 2)?;
     let (minute, rest) = number(rest, 2)?;
     let (second, rest) = number(rest, 2)?;
-    if rest != b"Z" || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    if rest != b"Z" {
         return None;
     }
-    let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
-    Some(Time::from_millis(u64::try_from(seconds).ok()? * 1_000))
+    let seconds = calendar::days(year, month, day)? * 86_400 + hour * 3_600 + minute * 60 + second;
+    Some(Time::from_millis(seconds * 1_000))
 }
 
 /// The number in the first `digits` digits, and the rest.
-fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
+fn number(text: &[u8], digits: usize) -> Option<(u64, &[u8])> {
     let (number, rest) = text.split_at_checked(digits)?;
     if !number.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number = number.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let number = number.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
     Some((number, rest))
-}
-
-/// The days from 1970-01-01 to a day of the Gregorian calendar. Years begin in March here, so that the leap day is the last.
-const fn days(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]
