@@ -4,7 +4,7 @@
 
 use crate::clock;
 use sha2::{Digest, Sha256};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -159,11 +159,7 @@ impl Tail {
 
 /// The hash by which outcomes are compared.
 pub(crate) fn hash(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(32);
-    for byte in Sha256::digest(bytes).iter().take(16) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex::encode(&Sha256::digest(bytes)[..16])
 }
 
 #[cfg(test)]

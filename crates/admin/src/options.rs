@@ -1,6 +1,7 @@
 //! The settings of the admin address. They contain hashes of tokens, not tokens; a token is hashed before it is
 //! compared.
 
+use hex::FromHex;
 use semel::core::history::WHO_BYTES_MAX;
 use semel::core::policy::{Class, Policy};
 use semel::quota::Rate;
@@ -53,12 +54,12 @@ impl TokenHash {
 
     /// A configured hash: 64 hexadecimal digits, as `sha256sum` prints them.
     pub fn parse(text: &str) -> Option<Self> {
-        semel_text::hex::parse_exact(text).map(Self)
+        FromHex::from_hex(text).ok().map(Self)
     }
 
     /// The hash in hexadecimal digits.
     pub fn digits(&self) -> String {
-        semel_text::hex::text(&self.0)
+        hex::encode(self.0)
     }
 
     /// Whether both are equal, in constant time.

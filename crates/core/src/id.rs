@@ -6,12 +6,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
 macro_rules! digest {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -32,12 +26,12 @@ macro_rules! digest {
             /// All 64 hexadecimal digits, for a query or an API. Deliberately not `Display`, so that no log line
             /// shows a complete ID by accident.
             pub fn to_hex(&self) -> String {
-                hex(&self.0)
+                hex::encode(self.0)
             }
 
             /// The first eight hexadecimal digits: all that a log line or a metric may show.
             pub fn prefix(&self) -> String {
-                self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+                hex::encode(&self.0[..4])
             }
         }
 
@@ -82,7 +76,7 @@ impl SecretId {
 /// All 32 hexadecimal digits. They reveal nothing about the secret.
 impl fmt::Display for SecretId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        f.write_str(&hex::encode(self.0))
     }
 }
 

@@ -4,7 +4,6 @@ use crate::address::Address;
 use crate::resp::{self, Value};
 use crate::servers::{Effect, Servers, slot_of};
 use semel_core::store::{Error, Kind};
-use semel_text::hex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ impl MessageId<'_> {
             context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             context.update(part);
         }
-        hex::text(context.finish().as_ref())
+        hex::encode(context.finish())
     }
 }
 

@@ -23,7 +23,6 @@ use semel_core::machine::Unchanged;
 use semel_core::record::{Entry, Record, StateName};
 use semel_core::store::Filter;
 use semel_core::time::Time;
-use std::fmt::Write as _;
 
 /// The name of the keys that hold the store's identity.
 pub(crate) const MARKER_NAME: &str = "identity";
@@ -66,11 +65,7 @@ impl Layout {
     }
 
     pub(crate) fn record(&self, id: OperationId) -> Vec<u8> {
-        let mut key = format!("{{{}:{}}}r:", self.prefix, self.bucket(id));
-        for byte in id.as_bytes() {
-            let _ = write!(key, "{byte:02x}");
-        }
-        key.into_bytes()
+        format!("{{{}:{}}}r:{}", self.prefix, self.bucket(id), hex::encode(id.as_bytes())).into_bytes()
     }
 
     fn of_bucket(&self, bucket: u16, name: &str) -> Vec<u8> {

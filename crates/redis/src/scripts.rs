@@ -4,7 +4,6 @@
 use crate::resp;
 use bytes::Bytes;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use semel_text::hex;
 use std::sync::LazyLock;
 
 /// A script and the hash by which servers know it.
@@ -66,5 +65,5 @@ impl Script {
 
 /// The digest that identifies scripts and detects damage. Nothing secret depends on it.
 pub(crate) fn sha1_hex(bytes: &[u8]) -> String {
-    hex::text(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref())
+    hex::encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes))
 }

@@ -25,12 +25,10 @@ pub fn assert_hidden(name: &str, value: &dyn Debug, secret: &[u8]) {
 
 fn forms(secret: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(secret).into_owned();
-    let hex: Vec<_> = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    let hex = hex.concat();
     let decimal: Vec<_> = secret.iter().map(u8::to_string).collect();
     let escaped = secret.escape_ascii().to_string();
     let quoted = format!("{text:?}").trim_matches('"').to_owned();
     // Escaped twice, for output that contains other debug output.
     let twice = format!("{quoted:?}").trim_matches('"').to_owned();
-    vec![text, escaped, quoted, twice, decimal.join(","), hex.to_uppercase(), hex]
+    vec![text, escaped, quoted, twice, decimal.join(","), hex::encode_upper(secret), hex::encode(secret)]
 }

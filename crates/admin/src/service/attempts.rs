@@ -17,6 +17,7 @@ use super::view::ApiState;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use hex::FromHex as _;
 use http::StatusCode;
 use semel::archive::rfc3339;
 use semel::core::classify::Ending;
@@ -25,7 +26,6 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Doubt, Record, State as RecordState, StateName, Token};
 use semel::{FoundRecord, Lease, LeaseError, Stored};
 use semel_http::Code;
-use semel_text::hex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -338,8 +338,8 @@ fn lease_on(
 }
 
 fn token(text: &str) -> Result<Token, Problem> {
-    let bits = hex::parse_exact(text).map(u128::from_be_bytes);
-    let bits = bits.ok_or_else(|| {
+    let bits = <[u8; 16]>::from_hex(text).map(u128::from_be_bytes);
+    let bits = bits.map_err(|_| {
         Problem::invalid("token must be the 32 hexadecimal digits from the response to the claim.")
     })?;
     Ok(Token::from_random(bits))

@@ -11,6 +11,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use hex::FromHex as _;
 use http::StatusCode;
 use semel::archive::rfc3339;
 use semel::core::fingerprint::{self, ErrorKind, Fingerprint};
@@ -19,7 +20,6 @@ use semel::core::policy::{self, Policy, PolicyError, PolicySettings};
 use semel::core::scope::{Caller, Identity, Operation, Scope};
 use semel::{Claimed, Error, ExecuteResponse, Intent, RequestOutcome, payload};
 use semel_http::Code;
-use semel_text::hex;
 use semel_text::printable::is_all_printable;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -230,7 +230,7 @@ fn claim_response(lease: &semel::Lease) -> ClaimResponse {
     ClaimResponse {
         result: "claimed",
         operation_id: lease.operation_id().to_string(),
-        token: hex::text(&lease.token().bits().to_be_bytes()),
+        token: hex::encode(lease.token().bits().to_be_bytes()),
         attempt: lease.attempt(),
         fence: lease.fence(),
         lease_expires_at: lease.until().map(rfc3339::text).unwrap_or_default(),
@@ -354,8 +354,8 @@ fn intent(request: ClaimRequest, policy: Policy) -> Result<Intent, Problem> {
         one_of("payloadBase64", request.payload_base64, "payload_base64", request.payload_base64_old)?;
     let intent = match (request.fingerprint, request.payload, bytes) {
         (Some(hash), None, None) => {
-            let hash = hex::parse_exact(&hash);
-            let hash = hash.ok_or_else(|| Problem::invalid("fingerprint must be 64 hexadecimal digits."))?;
+            let hash = <[u8; 32]>::from_hex(hash);
+            let hash = hash.map_err(|_| Problem::invalid("fingerprint must be 64 hexadecimal digits."))?;
             Intent::new(scope, key, policy, Fingerprint::from_bytes(hash))
         }
         (None, Some(value), None) => {

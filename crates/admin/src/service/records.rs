@@ -12,6 +12,7 @@ use crate::options::Role;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use hex::FromHex;
 use http::StatusCode;
 use semel::OperatorError;
 use semel::archive::rfc3339;
@@ -20,7 +21,6 @@ use semel::core::key::Key;
 use semel::core::scope::{normal_method, normal_path};
 use semel::core::store::{Callers, Cursor, Filter, Kind, OperationIds, Page};
 use semel::core::time::Time;
-use semel_text::hex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,7 +162,7 @@ fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> RecordPage 
         }
     }
     let of_the_next_key = || (index + 1 < keys).then(|| format!("{}-", index + 1));
-    let next_cursor = page.next.as_ref().map(|next| format!("{index}-{}", hex::text(next.as_bytes())));
+    let next_cursor = page.next.as_ref().map(|next| format!("{index}-{}", hex::encode(next.as_bytes())));
     found.next = next_cursor.or_else(of_the_next_key);
     found
 }
@@ -171,7 +171,7 @@ fn found(shared: &Shared, page: &Page, index: usize, keys: usize) -> RecordPage 
 fn page_position(text: &str, keys: usize) -> Option<(usize, Option<Cursor>)> {
     let (index, rest) = text.split_once('-')?;
     let index = index.parse().ok().filter(|index| *index < keys)?;
-    let cursor = if rest.is_empty() { None } else { Some(Cursor::from_bytes(hex::parse(rest)?)) };
+    let cursor = if rest.is_empty() { None } else { Some(Cursor::from_bytes(hex::decode(rest).ok()?)) };
     Some((index, cursor))
 }
 
@@ -230,7 +230,7 @@ fn ids(text: &str) -> Result<OperationIds, Problem> {
 }
 
 fn hash_of(name: &str, text: &str) -> Result<[u8; 32], Problem> {
-    hex::parse_exact(text).ok_or_else(|| Problem::unfit(name, text, "expected 64 hexadecimal digits"))
+    FromHex::from_hex(text).map_err(|_| Problem::unfit(name, text, "expected 64 hexadecimal digits"))
 }
 
 fn moment(name: &str, text: &str) -> Result<Time, Problem> {

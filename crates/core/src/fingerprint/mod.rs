@@ -42,7 +42,7 @@ impl Fingerprint {
     /// All 64 hexadecimal digits, for comparison. Deliberately not `Display`, so that no log line shows a complete
     /// fingerprint by accident: it would confirm a guessed payload.
     pub fn to_hex(&self) -> String {
-        crate::id::hex(&self.0)
+        hex::encode(self.0)
     }
 }
 

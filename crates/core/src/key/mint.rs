@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use uuid::Builder;
 
 use super::{Error as KeyError, Key, Kind, Rules};
-use crate::id::hex;
 use crate::scope::encoding::Sink;
 use crate::time::Time;
 
@@ -133,7 +132,7 @@ pub fn sha256<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Result<Key, Err
     for field in fields {
         hash.field(field);
     }
-    Ok(Key(Kind::Text(hex(&hash.finalize()).into())))
+    Ok(Key(Kind::Text(hex::encode(hash.finalize()).into())))
 }
 
 /// Why no key could be generated from the parts.

@@ -20,7 +20,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::fingerprint::Fingerprint;
-use crate::id::hex;
 use crate::scope::encoding::Sink;
 
 /// An idempotency key, valid by construction.
@@ -80,7 +79,7 @@ impl Key {
     pub fn expose(&self) -> Cow<'_, str> {
         match &self.0 {
             Kind::Text(text) => Cow::Borrowed(text),
-            Kind::Fingerprint(print) => Cow::Owned(hex(print.as_bytes())),
+            Kind::Fingerprint(print) => Cow::Owned(hex::encode(print.as_bytes())),
             Kind::Composite(parts) => {
                 let parts: Vec<_> = parts.iter().map(Self::expose).collect();
                 Cow::Owned(format!("[{}]", parts.join(", ")))

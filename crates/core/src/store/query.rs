@@ -127,19 +127,15 @@ impl OperationIds {
 /// The lowest and the highest value of `N` bytes whose hexadecimal digits begin with `digits`. `None` for fewer
 /// digits than `digits_min` or more than fit.
 fn range<const N: usize>(digits: &str, digits_min: usize) -> Option<([u8; N], [u8; N])> {
-    let is_known = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_known || !(digits_min..=2 * N).contains(&digits.len()) {
+    if !(digits_min..=2 * N).contains(&digits.len()) {
         return None;
     }
-    let filled = |with: char| {
+    let filled = |with: &str| {
         let mut bytes = [0; N];
-        for (at, digit) in digits.chars().chain(std::iter::repeat(with)).take(2 * N).enumerate() {
-            let value = u8::try_from(digit.to_digit(16)?).ok()?;
-            bytes[at / 2] |= if at % 2 == 0 { value << 4 } else { value };
-        }
+        hex::decode_to_slice(format!("{digits}{}", with.repeat(2 * N - digits.len())), &mut bytes).ok()?;
         Some(bytes)
     };
-    Some((filled('0')?, filled('f')?))
+    Some((filled("0")?, filled("f")?))
 }
 
 /// Exactly this caller.

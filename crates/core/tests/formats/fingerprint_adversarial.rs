@@ -16,8 +16,7 @@ fn of_json(body: &str) -> Fingerprint {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
-    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
+    hex::decode(text).unwrap()
 }
 
 #[test]

@@ -7,8 +7,7 @@ use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use semel_core::fingerprint::{Error, ErrorKind, Limits, Request, Selection};
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16).unwrap()).collect();
-    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
+    hex::decode(text).unwrap()
 }
 
 fn decoded(coding: &str, body: &[u8], decoded_body_bytes_max: usize) -> Result<Vec<u8>, Error> {

@@ -24,10 +24,7 @@ impl Bytes {
     fn get(&self) -> Vec<u8> {
         match self {
             Self::Text(text) => text.clone().into_bytes(),
-            Self::Hex(hex) => {
-                let digits: Vec<u32> = hex.chars().map(|c| c.to_digit(16).unwrap()).collect();
-                digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()).collect()
-            }
+            Self::Hex(digits) => hex::decode(digits).unwrap(),
         }
     }
 }

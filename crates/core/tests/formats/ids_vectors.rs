@@ -74,11 +74,11 @@ struct Resource {
 }
 
 fn unhex(digits: &str) -> Vec<u8> {
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+    hex::decode(digits).unwrap()
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    hex::encode(bytes)
 }
 
 fn key(form: &KeyForm) -> Key {

@@ -46,7 +46,7 @@ fn unhex<const N: usize>(digits: &str) -> [u8; N] {
 }
 
 fn unhex_any(digits: &str) -> Vec<u8> {
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+    hex::decode(digits).unwrap()
 }
 
 fn rules(bounds: Option<&Bounds>) -> Rules {

@@ -7,7 +7,6 @@ use super::{Bounded, ConfiguredSecret, Error, Phase, copying};
 use bytes::Bytes;
 use semel_core::scope::Secret;
 use semel_core::store::{SECRET_LOST_SETTING, SECRET_SETTING, Setting};
-use semel_text::hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +69,7 @@ impl StoredSecret {
 
     /// A secret that nodes get from the store.
     pub(super) fn generated(bytes: [u8; 32]) -> Result<Self, Error> {
-        Ok(Self { bytes: Some(hex::text(&bytes)), ..Self::configured(&bytes)? })
+        Ok(Self { bytes: Some(hex::encode(bytes)), ..Self::configured(&bytes)? })
     }
 
     /// The secret itself, from the store or from this node's configuration.
@@ -81,7 +80,7 @@ impl StoredSecret {
                 .map(|known| Arc::clone(&known.secret))
                 .ok_or_else(|| Error::Missing(self.id.clone()));
         };
-        let bytes = hex::parse(bytes).ok_or(Error::Damaged("the secret is not hexadecimal"))?;
+        let bytes = hex::decode(bytes).map_err(|_| Error::Damaged("the secret is not hexadecimal"))?;
         let secret = Secret::from_bytes(&bytes).map_err(|_| Error::Damaged("the secret is too short"))?;
         if secret.id().to_string() != self.id {
             return Err(Error::Damaged("the secret does not match its ID"));

@@ -4,7 +4,7 @@ use super::table::Table;
 use crate::invalid_value::InvalidValue;
 use semel::quota::{Quotas, QuotasError, Rate, Rates};
 use semel::sealing::{KeyError, KeyRing, SealingKey};
-use semel_text::{duration, hex};
+use semel_text::duration;
 
 pub(super) fn quotas(table: &Table<'_, '_>) -> Quotas {
     let usual = Quotas::default();
@@ -115,7 +115,7 @@ fn key<'p>(table: &Table<'p, '_>) -> Option<(&'p str, Vec<u8>)> {
         }
     }
     let bytes = secret.and_then(|secret| {
-        let bytes = hex::parse(secret.trim_ascii());
+        let bytes = hex::decode(secret.trim_ascii()).ok();
         if bytes.is_none() {
             let problem = "the sealing key is not in hexadecimal digits";
             table.document.mistake(

@@ -7,7 +7,7 @@ use crate::stores;
 use semel::core::scope::Secret;
 use semel::secrets;
 use semel_http::RouteSettings;
-use semel_text::{duration, hex};
+use semel_text::duration;
 use std::path::PathBuf;
 
 /// Withdraws an announced secret.
@@ -60,7 +60,7 @@ fn next(table: &Table<'_, '_>) -> Next {
 /// The secret that a text refers to, which is the value of `key`.
 fn hashing_secret(table: &Table<'_, '_>, key: &str, (text, span): &(&str, Span)) -> Option<Vec<u8>> {
     let written = table.secret_at(key, text, span)?;
-    let bytes = hex::parse(written.trim_ascii());
+    let bytes = hex::decode(written.trim_ascii()).ok();
     let problem = match &bytes {
         None => Some("the hashing secret is not in hexadecimal digits".to_owned()),
         Some(bytes) => Secret::from_bytes(bytes).err().map(|error| error.to_string()),

@@ -1,6 +1,7 @@
 //! A history as lines of JSON: one for the start of each call, one for its end.
 
 use super::{Answer, Call, History, Operation, Value};
+use hex::FromHex;
 use semel_core::id::CommandId;
 use semel_core::machine::Unchanged;
 use semel_core::record::{StateName, Token};
@@ -165,13 +166,6 @@ fn unchanged_from_json(value: &Json) -> Option<Unchanged> {
     Some(Unchanged { version: value["version"].as_u64()?, token: Token::from_random(token), state })
 }
 
-fn id_from_hex(hex: &str) -> Option<CommandId> {
-    let mut bytes = [0; 32];
-    if hex.len() != 64 || !hex.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(CommandId::from_bytes(bytes))
+fn id_from_hex(digits: &str) -> Option<CommandId> {
+    FromHex::from_hex(digits).ok().map(CommandId::from_bytes)
 }

@@ -133,8 +133,5 @@ fn extensions(record: &Record) -> String {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    hex::encode(bytes)
 }

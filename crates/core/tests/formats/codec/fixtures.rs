@@ -57,8 +57,7 @@ fn write_new(path: &Path, text: &str) {
 
 fn unhex(text: &str) -> Vec<u8> {
     let digits: Vec<_> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(byte).collect()
+    hex::decode(digits).unwrap()
 }
 
 #[test]
