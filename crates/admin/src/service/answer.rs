@@ -31,16 +31,10 @@ pub(super) struct GivenResponse {
     body: Option<String>,
     /// The body in base64, if it is not text.
     #[serde(rename = "bodyBase64")]
-    #[schema(
-        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
-    )]
     body_base64: Option<String>,
     /// The old name of `bodyBase64`, which is still accepted.
     #[serde(rename = "body_base64")]
-    #[schema(
-        deprecated,
-        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
-    )]
+    #[schema(deprecated)]
     body_base64_old: Option<String>,
 }
 

@@ -100,16 +100,10 @@ pub(super) struct ClaimRequest {
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
     /// The same as bytes.
-    #[schema(
-        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
-    )]
     payload_base64: Option<String>,
     /// The old name of `payloadBase64`, which is still accepted.
     #[serde(rename = "payload_base64")]
-    #[schema(
-        deprecated,
-        pattern = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
-    )]
+    #[schema(deprecated)]
     payload_base64_old: Option<String>,
     /// Where the effect happens; `external` by default.
     #[schema(value_type = Option<Class>)]

@@ -23,6 +23,23 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 )]
 struct Description;
 
+/// A reason: at least one visible character, and no control characters. The rule of [`crate::reason`], as far as patterns can
+/// express it.
+const REASON: &str = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb][^\x00-\x1f\x7f-\x9f]*$";
+/// Base64 as it is decoded: padded, and without stray bits.
+const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// The patterns that several members have. Attributes take only literals.
+const PATTERNS: [(&str, &str, &str); 8] = [
+    ("ConfirmClock", "reason", REASON),
+    ("Erase", "reason", REASON),
+    ("Release", "reason", REASON),
+    ("Resolve", "reason", REASON),
+    ("Claim", "payloadBase64", BASE64),
+    ("Claim", "payload_base64", BASE64),
+    ("GivenResponse", "bodyBase64", BASE64),
+    ("GivenResponse", "body_base64", BASE64),
+];
+
 /// The description without its paths.
 pub(super) fn begun() -> utoipa::openapi::OpenApi {
     let mut api = Description::openapi();
@@ -52,6 +69,9 @@ pub(super) fn complete_document(api: &utoipa::openapi::OpenApi, has_tokens: bool
     ]);
     for name in ["Resolve", "Outcome"] {
         schemas[name]["allOf"] = json!([only_where(name)]);
+    }
+    for (name, member, pattern) in PATTERNS {
+        schemas[name]["properties"][member]["pattern"] = pattern.into();
     }
     let both = |one: &str, other: &str| json!({ "allOf": [text(one), text(other)] });
     schemas["GivenResponse"]["not"] = json!({ "anyOf": [

@@ -92,3 +92,21 @@ async fn the_type_of_every_problem_leads_to_its_description() {
         assert_eq!(one["status"], status);
     }
 }
+
+/// The patterns are added to members that exist.
+#[tokio::test]
+async fn reasons_and_base64_have_patterns_beside_their_types() {
+    let world = World::new().await;
+    let described = world.get("/openapi.json").await.json();
+    let reasons = ["ConfirmClock", "Erase", "Release", "Resolve"].map(|name| (name, "reason"));
+    let bytes = [
+        ("Claim", "payloadBase64"),
+        ("Claim", "payload_base64"),
+        ("GivenResponse", "bodyBase64"),
+        ("GivenResponse", "body_base64"),
+    ];
+    for (schema, name) in reasons.into_iter().chain(bytes) {
+        let member = &described["components"]["schemas"][schema]["properties"][name];
+        assert!(!member["type"].is_null() && member["pattern"].is_string(), "{schema}.{name}: {member}");
+    }
+}
