@@ -104,7 +104,7 @@ pub use call::{local, payload};
 pub use node::reconcilers::{Case, Finding, Reconcile};
 pub use node::store_id::StoreId;
 pub use node::writable::WriteRefusal;
-pub use observe::{Call, Event, Observer, Refused, Resolver, SweepReport, Unobserved};
+pub use observe::{Call, Event, Observer, RequestRefusal, Resolver, SweepReport, Unobserved};
 pub use operator::actions::{Erased, OperatorError, REASON_BYTES_MAX};
 pub use operator::caller_operation::CallerOperation;
 pub use operator::copy;

@@ -68,7 +68,7 @@ impl fmt::Display for CertificateName {
 
 /// Why a certificate does not identify a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum CertificateRefusal {
     Malformed,
     None(CertificateName),
     Several(CertificateName),
@@ -76,7 +76,7 @@ pub(super) enum Refused {
     Workload,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for CertificateRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed => f.write_str("it cannot be read"),
@@ -92,23 +92,27 @@ impl fmt::Display for Refused {
 }
 
 /// The name of `certificate`'s holder: the same for all certificates of that holder, and different for others.
-pub(super) fn name(certificate: &[u8], by: CertificateName) -> Result<Vec<u8>, Refused> {
-    let (subject, alternatives) = parts(certificate).ok_or(Refused::Malformed)?;
-    let all = all(alternatives).ok_or(Refused::Malformed)?;
+pub(super) fn name(certificate: &[u8], by: CertificateName) -> Result<Vec<u8>, CertificateRefusal> {
+    let (subject, alternatives) = parts(certificate).ok_or(CertificateRefusal::Malformed)?;
+    let all = all(alternatives).ok_or(CertificateRefusal::Malformed)?;
     let Some(tag) = by.tag() else {
         let is_workload = |(tag, name): &(u8, &[u8])| {
             Some(*tag) == CertificateName::Uri.tag() && name.to_ascii_lowercase().starts_with(b"spiffe://")
         };
         if all.iter().any(is_workload) {
-            return Err(Refused::Workload);
+            return Err(CertificateRefusal::Workload);
         }
-        let subject = canonical(subject).ok_or(Refused::Malformed)?;
-        return if subject.is_empty() { Err(Refused::None(by)) } else { Ok(named(b"subject", &subject)) };
+        let subject = canonical(subject).ok_or(CertificateRefusal::Malformed)?;
+        return if subject.is_empty() {
+            Err(CertificateRefusal::None(by))
+        } else {
+            Ok(named(b"subject", &subject))
+        };
     };
     let mut fitting = all.iter().filter(|(found, name)| *found == tag && !name.is_empty());
-    let (_, name) = fitting.next().ok_or(Refused::None(by))?;
+    let (_, name) = fitting.next().ok_or(CertificateRefusal::None(by))?;
     if fitting.next().is_some() {
-        return Err(Refused::Several(by));
+        return Err(CertificateRefusal::Several(by));
     }
     Ok(match by {
         CertificateName::Dns => named(b"dns", &name.to_ascii_lowercase()),
@@ -266,7 +270,7 @@ mod tests {
         SanType::DnsName(text.try_into().expect("ASCII"))
     }
 
-    fn of(subject: &[(DnType, DnValue)]) -> Result<Vec<u8>, Refused> {
+    fn of(subject: &[(DnType, DnValue)]) -> Result<Vec<u8>, CertificateRefusal> {
         name(&made(subject, vec![]), CertificateName::Subject)
     }
 
@@ -306,11 +310,17 @@ mod tests {
 
     #[test]
     fn a_certificate_needs_exactly_one_name() {
-        assert_eq!(of(&[]), Err(Refused::None(CertificateName::Subject)));
+        assert_eq!(of(&[]), Err(CertificateRefusal::None(CertificateName::Subject)));
         let alice = [(DnType::CommonName, utf8("alice"))];
         let certificate = made(&alice, vec![dns("a.example"), dns("b.example"), uri("urn:x:1")]);
-        assert_eq!(name(&certificate, CertificateName::Dns), Err(Refused::Several(CertificateName::Dns)));
-        assert_eq!(name(&certificate, CertificateName::Email), Err(Refused::None(CertificateName::Email)));
+        assert_eq!(
+            name(&certificate, CertificateName::Dns),
+            Err(CertificateRefusal::Several(CertificateName::Dns))
+        );
+        assert_eq!(
+            name(&certificate, CertificateName::Email),
+            Err(CertificateRefusal::None(CertificateName::Email))
+        );
         assert_eq!(name(&certificate, CertificateName::Uri), Ok(b"uri\0urn:x:1".to_vec()));
         assert!(name(&certificate, CertificateName::Subject).is_ok());
         let one = made(&alice, vec![dns("A.Example")]);
@@ -321,7 +331,7 @@ mod tests {
     fn a_workloads_shared_subject_is_not_a_name() {
         let spire = [(DnType::CountryName, utf8("US")), (DnType::OrganizationName, utf8("SPIRE"))];
         let certificate = made(&spire, vec![uri("spiffe://prod.example/payments")]);
-        assert_eq!(name(&certificate, CertificateName::Subject), Err(Refused::Workload));
+        assert_eq!(name(&certificate, CertificateName::Subject), Err(CertificateRefusal::Workload));
         assert_eq!(
             name(&certificate, CertificateName::Uri),
             Ok(b"uri\0spiffe://prod.example/payments".to_vec())
@@ -332,7 +342,11 @@ mod tests {
     fn truncated_input_is_malformed() {
         let certificate = made(&[(DnType::CommonName, utf8("alice"))], vec![dns("a.example")]);
         for end in 0..certificate.len() {
-            assert_eq!(name(&certificate[..end], CertificateName::Subject), Err(Refused::Malformed), "{end}");
+            assert_eq!(
+                name(&certificate[..end], CertificateName::Subject),
+                Err(CertificateRefusal::Malformed),
+                "{end}"
+            );
         }
         for at in 0..certificate.len() {
             let mut changed = certificate.clone();

@@ -171,7 +171,7 @@ async fn introduce(address: &Address, host: &Host, stream: &mut dyn Stream) -> R
     while replies.len() < reply_count {
         let value = next(stream, &mut buffer).await.map_err(unread)?;
         if let Value::Error(text) = &value {
-            let fault = crate::fault::Refusal::of(text, false).fault();
+            let fault = crate::fault::ServerRefusal::of(text, false).fault();
             return Err(fault.error(CONNECTING));
         }
         replies.push(value);

@@ -55,7 +55,7 @@ impl Fault {
 
 /// The server's refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ServerRefusal {
     /// The slot is on another server.
     Moved(Host),
     /// The key is being moved to another server, which must be asked for this request only.
@@ -87,7 +87,7 @@ const NOTHING_RAN: &[(&str, Kind)] = &[
     ("WRONGPASS", Kind::Unfit),
 ];
 
-impl Refusal {
+impl ServerRefusal {
     /// Reads an error reply to a command that `changes` something or not.
     ///
     /// Redis rolls nothing back: an error from the middle of a script may leave a part of its effect. Only
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn kind(text: &str, changes: bool) -> Kind {
-        Refusal::of(text, changes).fault().kind
+        ServerRefusal::of(text, changes).fault().kind
     }
 
     #[test]
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn a_cluster_redirects_to_the_right_server() {
         let host = Host { name: "10.0.0.1".to_owned(), port: 7001 };
-        assert_eq!(Refusal::of("MOVED 3999 10.0.0.1:7001", true), Refusal::Moved(host.clone()));
-        assert_eq!(Refusal::of("ASK 3999 10.0.0.1:7001", true), Refusal::Ask(host));
-        assert_eq!(Refusal::of("NOSCRIPT No matching script.", true), Refusal::NoScript);
-        assert!(matches!(Refusal::of("TRYAGAIN Multiple keys", true), Refusal::TryAgain(_)));
+        assert_eq!(ServerRefusal::of("MOVED 3999 10.0.0.1:7001", true), ServerRefusal::Moved(host.clone()));
+        assert_eq!(ServerRefusal::of("ASK 3999 10.0.0.1:7001", true), ServerRefusal::Ask(host));
+        assert_eq!(ServerRefusal::of("NOSCRIPT No matching script.", true), ServerRefusal::NoScript);
+        assert!(matches!(ServerRefusal::of("TRYAGAIN Multiple keys", true), ServerRefusal::TryAgain(_)));
     }
 }

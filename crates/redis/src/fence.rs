@@ -6,7 +6,7 @@
 
 use crate::address::Host;
 use crate::connection::{Connection, Failure};
-use crate::fault::Refusal;
+use crate::fault::ServerRefusal;
 use crate::masters::{self, Rivals};
 use crate::resp::Value;
 use crate::scripts;
@@ -84,7 +84,7 @@ impl Fence {
 fn next_epoch(host: &Host, known: u64, answer: &Value) -> Result<u64, Error> {
     let refused = |cause: String| Error::new(Kind::Unavailable, CHANGING).because(format!("{host} {cause}"));
     if let Value::Error(text) = answer {
-        return Err(Refusal::of(text, false).fault().error(CHANGING));
+        return Err(ServerRefusal::of(text, false).fault().error(CHANGING));
     }
     let [status, epoch] = answer.array() else {
         return Err(refused("gave no answer that makes sense".to_owned()));

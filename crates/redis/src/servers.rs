@@ -2,7 +2,7 @@
 
 use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure, Lost};
-use crate::fault::{Fault, Refusal};
+use crate::fault::{Fault, ServerRefusal};
 use crate::fence::Fence;
 use crate::link::Link;
 use crate::resp::{self, Value};
@@ -146,19 +146,19 @@ impl Servers {
                 }
             };
             match send(&connection, &question, prelude).await {
-                Ok(Value::Error(text)) => match Refusal::of(&text, effect == Effect::Writes) {
-                    Refusal::Moved(host) => {
+                Ok(Value::Error(text)) => match ServerRefusal::of(&text, effect == Effect::Writes) {
+                    ServerRefusal::Moved(host) => {
                         self.topology.iter().for_each(Topology::refresh);
                         (link, prelude) = (self.link_to(&host), false);
-                        fault = Refusal::Moved(host).fault();
+                        fault = ServerRefusal::Moved(host).fault();
                     }
-                    Refusal::Ask(host) => (link, prelude) = (self.link_to(&host), true),
-                    refusal @ Refusal::TryAgain(_) => {
+                    ServerRefusal::Ask(host) => (link, prelude) = (self.link_to(&host), true),
+                    refusal @ ServerRefusal::TryAgain(_) => {
                         self.pause().await;
                         (link, prelude, fault) = (self.owner(slot), false, refusal.fault());
                     }
-                    Refusal::NoScript => return Ok(Value::Error(text)),
-                    refusal @ Refusal::ReadOnly(_) => {
+                    ServerRefusal::NoScript => return Ok(Value::Error(text)),
+                    refusal @ ServerRefusal::ReadOnly(_) => {
                         // It was replaced: the next command finds the server that takes writes.
                         link.discard(&connection).await;
                         return Err(refusal.fault());
@@ -204,7 +204,7 @@ impl Servers {
             // Nothing ran: the server does not know the script yet.
             Ok(Value::Error(_)) => {
                 match self.ask(slot, script.question(keys, arguments, false), effect).await {
-                    Ok(Value::Error(_)) => Err(Refusal::NoScript.fault()),
+                    Ok(Value::Error(_)) => Err(ServerRefusal::NoScript.fault()),
                     answer => answer,
                 }
             }

@@ -2,7 +2,7 @@
 //! server down, every command would ask otherwise, each on a connection of its own.
 
 use crate::address::{Address, Host};
-use crate::fault::{Fault, Refusal};
+use crate::fault::{Fault, ServerRefusal};
 use crate::link::Link;
 use crate::resp::{self, Value};
 use semel_core::store::Kind;
@@ -132,7 +132,7 @@ impl Topology {
                     *held = by_last_slot;
                     return Ok(is_changed);
                 }
-                Ok(Value::Error(text)) => last = Refusal::of(&text, false).fault(),
+                Ok(Value::Error(text)) => last = ServerRefusal::of(&text, false).fault(),
                 Ok(_) => {}
                 Err(failure) => last = Fault::new(Kind::Unavailable, failure.to_string()),
             }

@@ -3,7 +3,7 @@
 use crate::call::answer::{ExecuteResponse, Replayed, RequestOutcome, Stored};
 use crate::node::Node;
 use crate::node::clock::NodeClock;
-use crate::observe::{Event, Refused};
+use crate::observe::{Event, RequestRefusal};
 use semel_core::id::{CallerHash, CommandId, OperationId};
 use semel_core::machine::{self, Command, Found, Reply};
 use semel_core::record::{Record, State, StateName};
@@ -56,34 +56,34 @@ pub(crate) fn request_outcome<L>(
         }
         // Only a record has an outcome to replay.
         (Reply::InProgress | Reply::Replay(_), _) => {
-            refused(Refused::InProgress);
+            refused(RequestRefusal::InProgress);
             RequestOutcome::InProgress { retry_after: node.settings.retry_after }
         }
         (Reply::Unknown, found) => {
-            refused(Refused::Unknown);
+            refused(RequestRefusal::Unknown);
             node.reconcilers.queue_probe(subject.id, subject.operation);
             let repeatable = matches!(found, Found::Record(record) if is_repeatable(&node.clock, record));
             RequestOutcome::Unknown { repeatable }
         }
         (Reply::Mismatch, _) => {
-            refused(Refused::Mismatch);
+            refused(RequestRefusal::Mismatch);
             RequestOutcome::Mismatch
         }
         (Reply::Expired, _) => {
-            refused(Refused::Expired);
+            refused(RequestRefusal::Expired);
             RequestOutcome::Expired
         }
         (Reply::AttemptsExhausted, _) => {
-            refused(Refused::AttemptsExhausted);
+            refused(RequestRefusal::AttemptsExhausted);
             RequestOutcome::AttemptsExhausted
         }
         (Reply::ClockNotTrusted, _) => {
-            refused(Refused::ClockNotTrusted);
+            refused(RequestRefusal::ClockNotTrusted);
             let retry_after = node.clock.trusted.retry_after(node.clock.uptime());
             RequestOutcome::ClockNotTrusted { retry_after: retry_after.max(node.settings.retry_after) }
         }
         (Reply::Unreadable, _) => {
-            refused(Refused::Unreadable);
+            refused(RequestRefusal::Unreadable);
             node.observe(&Event::Unreadable { operation_id: subject.operation_id });
             RequestOutcome::Unreadable
         }

@@ -41,7 +41,7 @@ impl Observer for Vec<Arc<dyn Observer>> {
 /// Why a request ran nothing and got no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named after the answer to the caller")]
-pub enum Refused {
+pub enum RequestRefusal {
     InProgress,
     Unknown,
     Mismatch,
@@ -123,7 +123,7 @@ pub enum Event<'a> {
         /// The caller.
         caller: CallerHash,
         /// The answer.
-        what: Refused,
+        what: RequestRefusal,
     },
     /// A new key was refused by a quota.
     QuotaExceeded {

@@ -7,7 +7,7 @@ use semel::{Attempt, Clock as _, SystemClock};
 use semel_admin::LineBudget;
 use semel_http::{Body, Code, Event, Mode, Observer};
 use semel_proxy::forward::Uncoded;
-use semel_proxy::listen::{BodyWatch, Refusal, RefusalObserver};
+use semel_proxy::listen::{BodyWatch, MessageRefusal, RefusalObserver};
 use semel_telemetry::logging::REQUEST_LOG;
 use semel_telemetry::metrics::{self, Metrics};
 use semel_telemetry::trace;
@@ -101,7 +101,7 @@ impl Requests {
         RefusalObserver::new(move |refusal| this.refused(refusal))
     }
 
-    fn refused(&self, refusal: Refusal) {
+    fn refused(&self, refusal: MessageRefusal) {
         let (code, status) = (refusal.code(), status_of(refusal));
         self.metrics.refused_unrouted(code, status);
         if self.is_logged
@@ -159,7 +159,7 @@ impl Sent {
     }
 }
 
-fn status_of(refusal: Refusal) -> StatusCode {
+fn status_of(refusal: MessageRefusal) -> StatusCode {
     StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST)
 }
 

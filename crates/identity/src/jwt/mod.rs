@@ -11,8 +11,8 @@ mod jwks;
 mod key;
 mod keys;
 mod refresh;
-mod refused;
 mod token;
+mod token_refusal;
 mod verify;
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ mod vectors;
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use issuer::{Audience, Issuer, KeySource, Url};
 pub use key::{KeyError, Secret};
-pub use refused::Refused;
+pub use token_refusal::TokenRefusal;
 pub(super) use verify::{Moment, Verified, Verifier, verify};
 
 pub(super) use algorithm::Kind;

@@ -3,7 +3,7 @@
 
 use super::algorithm::Algorithm;
 use super::jwks::ID_BYTES_MAX;
-use super::refused::Refused;
+use super::token_refusal::TokenRefusal;
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use semel_net::json;
 use serde_json::{Map, Value};
@@ -23,32 +23,32 @@ pub(super) struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    pub(super) fn read(text: &'a [u8]) -> Result<Self, Refused> {
+    pub(super) fn read(text: &'a [u8]) -> Result<Self, TokenRefusal> {
         if text.len() > TOKEN_BYTES_MAX {
-            return Err(Refused::TooLong);
+            return Err(TokenRefusal::TooLong);
         }
         let mut parts = text.split(|byte| *byte == b'.');
         let (Some(header), Some(claims), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(Refused::Malformed);
+            return Err(TokenRefusal::Malformed);
         };
         let message = &text[..header.len() + 1 + claims.len()];
         let object = |part| BASE64_URL_SAFE_NO_PAD.decode(part).ok().and_then(|text| json::object(&text));
-        let header = object(header).ok_or(Refused::Malformed)?;
+        let header = object(header).ok_or(TokenRefusal::Malformed)?;
         // Extensions that must be understood; none is supported. `b64` is one of them even if it is not listed.
         if header.contains_key("crit") || header.contains_key("b64") {
-            return Err(Refused::Critical);
+            return Err(TokenRefusal::Critical);
         }
-        let algorithm = header.get("alg").and_then(Value::as_str).ok_or(Refused::Algorithm)?;
-        let algorithm = algorithm.parse().map_err(|_| Refused::Algorithm)?;
+        let algorithm = header.get("alg").and_then(Value::as_str).ok_or(TokenRefusal::Algorithm)?;
+        let algorithm = algorithm.parse().map_err(|_| TokenRefusal::Algorithm)?;
         let key_id = match header.get("kid") {
             None => None,
             Some(Value::String(id)) if id.len() <= ID_BYTES_MAX => Some(id.clone()),
-            Some(_) => return Err(Refused::Malformed),
+            Some(_) => return Err(TokenRefusal::Malformed),
         };
-        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| Refused::Malformed)?;
-        let claims = object(claims).ok_or(Refused::Malformed)?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenRefusal::Malformed)?;
+        let claims = object(claims).ok_or(TokenRefusal::Malformed)?;
         Ok(Self { algorithm, key_id, message, signature, claims })
     }
 }
@@ -57,7 +57,7 @@ impl<'a> Token<'a> {
 mod tests {
     use super::*;
 
-    fn signature(text: &str) -> Result<Vec<u8>, Refused> {
+    fn signature(text: &str) -> Result<Vec<u8>, TokenRefusal> {
         let token = format!("{}.{}.{text}", "eyJhbGciOiJIUzI1NiJ9", "e30");
         Token::read(token.as_bytes()).map(|token| token.signature)
     }
@@ -72,7 +72,7 @@ mod tests {
     fn padding_other_alphabets_white_space_and_stray_bits_are_refused() {
         for text in ["A-z_4ME=", "QQ==", "A+z/", "A-z_ 4ME", "A-z_\n", "A", "AAAAA", "QR", "QUF", "ä", "A.AA"]
         {
-            assert_eq!(signature(text), Err(Refused::Malformed), "{text}");
+            assert_eq!(signature(text), Err(TokenRefusal::Malformed), "{text}");
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use super::issuer::{Audience, Issuer};
 use super::keys::Keys;
-use super::refused::Refused;
 use super::token::Token;
+use super::token_refusal::TokenRefusal;
 use semel_core::time::Time;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -34,10 +34,15 @@ pub(crate) struct Verified {
 }
 
 /// Verifies a token with the keys of the issuer that it names.
-pub(crate) fn verify(text: &[u8], verifiers: &[Arc<Verifier>], moment: Moment) -> Result<Verified, Refused> {
+pub(crate) fn verify(
+    text: &[u8],
+    verifiers: &[Arc<Verifier>],
+    moment: Moment,
+) -> Result<Verified, TokenRefusal> {
     let token = Token::read(text)?;
-    let issuer = token.claims.get("iss").and_then(Value::as_str).ok_or(Refused::Issuer)?;
-    let verifier = verifiers.iter().find(|verifier| verifier.issuer.name == issuer).ok_or(Refused::Issuer)?;
+    let issuer = token.claims.get("iss").and_then(Value::as_str).ok_or(TokenRefusal::Issuer)?;
+    let verifier =
+        verifiers.iter().find(|verifier| verifier.issuer.name == issuer).ok_or(TokenRefusal::Issuer)?;
     verifier.check_signature(&token, moment)?;
     let subject = verifier.issuer.check_claims(&token.claims, moment.now)?;
     Ok(Verified { issuer: issuer.to_owned(), subject, claims: token.claims })
@@ -54,14 +59,14 @@ impl Verifier {
         self.keys.want();
     }
 
-    fn check_signature(&self, token: &Token<'_>, moment: Moment) -> Result<(), Refused> {
+    fn check_signature(&self, token: &Token<'_>, moment: Moment) -> Result<(), TokenRefusal> {
         let algorithm = token.algorithm;
         if !self.issuer.algorithms.contains(&algorithm) {
-            return Err(Refused::Algorithm);
+            return Err(TokenRefusal::Algorithm);
         }
         let Some(keys) = self.keys.at(moment.uptime) else {
             self.keys.want();
-            return Err(Refused::NoKeys);
+            return Err(TokenRefusal::NoKeys);
         };
         let is_meant = |id: &Option<String>| match (id, &token.key_id) {
             (Some(id), Some(named)) => id == named,
@@ -72,16 +77,16 @@ impl Verifier {
         let mut fitting = keys.iter().filter(|key| key.serves(algorithm) && is_meant(&key.id)).peekable();
         if fitting.peek().is_none() {
             self.keys.want();
-            return Err(Refused::UnknownKey);
+            return Err(TokenRefusal::UnknownKey);
         }
         let is_signed = fitting.any(|key| key.has_signed(algorithm, token.message, &token.signature));
-        if is_signed { Ok(()) } else { Err(Refused::Signature) }
+        if is_signed { Ok(()) } else { Err(TokenRefusal::Signature) }
     }
 }
 
 impl Issuer {
     /// The subject of verified claims, if this service accepts them now.
-    fn check_claims(&self, claims: &Map<String, Value>, now: Time) -> Result<String, Refused> {
+    fn check_claims(&self, claims: &Map<String, Value>, now: Time) -> Result<String, TokenRefusal> {
         if let Audience::OneOf(ours) = &self.audience {
             let is_ours =
                 |value: &Value| value.as_str().is_some_and(|name| ours.iter().any(|our| our == name));
@@ -91,22 +96,22 @@ impl Issuer {
                 None => false,
             };
             if !is_meant {
-                return Err(Refused::Audience);
+                return Err(TokenRefusal::Audience);
             }
         }
         match claims.get("exp").map(moment) {
             None if !self.is_expiry_required => {}
-            None | Some(None) => return Err(Refused::NoExpiry),
+            None | Some(None) => return Err(TokenRefusal::NoExpiry),
             Some(Some(end)) if now < end + self.leeway => {}
-            Some(Some(_)) => return Err(Refused::Expired),
+            Some(Some(_)) => return Err(TokenRefusal::Expired),
         }
         match claims.get("nbf").map(moment) {
             None => {}
             Some(Some(begin)) if begin <= now + self.leeway => {}
-            Some(_) => return Err(Refused::NotYetValid),
+            Some(_) => return Err(TokenRefusal::NotYetValid),
         }
         let subject = claims.get("sub").and_then(Value::as_str).filter(|subject| !subject.is_empty());
-        subject.map(str::to_owned).ok_or(Refused::Subject)
+        subject.map(str::to_owned).ok_or(TokenRefusal::Subject)
     }
 }
 

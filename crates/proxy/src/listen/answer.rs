@@ -4,7 +4,7 @@ use super::body::Body;
 use super::proxies::Proxies;
 use super::requests::{Arrival, Requests, Slot};
 use super::taking::SendProgress;
-use crate::wire::{Allowance, Exchange, HeadRoom, Rate, Refusal, Refusals, Running, is_disguised};
+use crate::wire::{Allowance, Exchange, HeadRoom, MessageRefusal, Rate, Refusals, Running, is_disguised};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -59,7 +59,7 @@ pub(super) struct Line {
 }
 
 /// The response to a request that the service does not answer.
-fn unanswered(refusal: Refusal, refusals: &Refusals) -> Response<semel_http::Body> {
+fn unanswered(refusal: MessageRefusal, refusals: &Refusals) -> Response<semel_http::Body> {
     refusals.observer.observe(refusal);
     refused(refusal, &refusals.prefix, false)
 }
@@ -120,8 +120,8 @@ where
         let client = line.proxies.client(line.peer.address.ip(), request.headers());
         let arrival = arrival(&request, &line.exchange);
         let mut head = line.heads.slot();
-        head.resize(head_bytes(&request)).map_err(|_| Refusal::Busy)?;
-        line.requests.take(client, arrival, head).map_err(|_| Refusal::Busy)
+        head.resize(head_bytes(&request)).map_err(|_| MessageRefusal::Busy)?;
+        line.requests.take(client, arrival, head).map_err(|_| MessageRefusal::Busy)
     });
     let slot = match slot {
         Ok(slot) => slot,
@@ -142,7 +142,7 @@ where
     poll_fn(|context| service.poll_ready(context)).await?;
     let mut response = tokio::select! {
         biased;
-        () = slot.end_requested() => unanswered(Refusal::Busy, &line.refusals),
+        () = slot.end_requested() => unanswered(MessageRefusal::Busy, &line.refusals),
         response = service.call(request) => response?,
     };
     watch.answered();
@@ -182,42 +182,46 @@ fn wants_upgrade<B>(request: &Request<B>) -> bool {
 }
 
 /// Header lines of HTTP/2, whose library limits only their bytes. (For HTTP/1, the scanner has counted them.)
-fn few_headers<B>(request: &Request<B>, headers_max: usize) -> Result<(), Refusal> {
+fn few_headers<B>(request: &Request<B>, headers_max: usize) -> Result<(), MessageRefusal> {
     let is_http2 = request.version() == Version::HTTP_2;
-    if is_http2 && request.headers().len() > headers_max { Err(Refusal::TooManyHeaders) } else { Ok(()) }
+    if is_http2 && request.headers().len() > headers_max {
+        Err(MessageRefusal::TooManyHeaders)
+    } else {
+        Ok(())
+    }
 }
 
 /// Target forms of HTTP/2. (For HTTP/1, the scanner has checked the bytes. The library removes fragments.)
-fn check_target<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn check_target<B>(request: &Request<B>) -> Result<(), MessageRefusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
     }
     let uri = request.uri();
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Refusal::UserInfo);
+        return Err(MessageRefusal::UserInfo);
     }
     let is_http = |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
     let is_for_all = uri.path() == "*" && request.method() != Method::OPTIONS;
-    if is_for_all || !uri.scheme_str().is_none_or(is_http) { Err(Refusal::Target) } else { Ok(()) }
+    if is_for_all || !uri.scheme_str().is_none_or(is_http) { Err(MessageRefusal::Target) } else { Ok(()) }
 }
 
 /// In HTTP/2, `:authority` names the host, and a `host` header must be equal. (For HTTP/1, the scanner has checked the
 /// bytes.)
-fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn one_host<B>(request: &Request<B>) -> Result<(), MessageRefusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
     }
     let mut hosts = request.headers().get_all(HOST).iter();
     let (host, authority) = (hosts.next(), request.uri().authority());
     if hosts.next().is_some() {
-        return Err(Refusal::TwoHosts);
+        return Err(MessageRefusal::TwoHosts);
     }
     match (host, authority) {
-        (None, None) => Err(Refusal::NoHost),
+        (None, None) => Err(MessageRefusal::NoHost),
         (Some(host), Some(authority))
             if !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()) =>
         {
-            Err(Refusal::OtherHost)
+            Err(MessageRefusal::OtherHost)
         }
         _ => Ok(()),
     }
@@ -225,27 +229,27 @@ fn one_host<B>(request: &Request<B>) -> Result<(), Refusal> {
 
 /// HTTP/2 does not frame by headers, but the request may be forwarded over HTTP/1 to programs that do. (The library
 /// refuses conflicting lengths and transfer codings.)
-fn one_length<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn one_length<B>(request: &Request<B>) -> Result<(), MessageRefusal> {
     if request.version() != Version::HTTP_2 {
         return Ok(());
     }
     let headers = request.headers();
     if headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return Err(Refusal::TwoLengths);
+        return Err(MessageRefusal::TwoLengths);
     }
     if headers.keys().any(|name| is_disguised(name.as_str().as_bytes())) {
-        return Err(Refusal::Disguised);
+        return Err(MessageRefusal::Disguised);
     }
     Ok(())
 }
 
-fn refused(refusal: Refusal, prefix: &str, is_begun: bool) -> Response<semel_http::Body> {
+fn refused(refusal: MessageRefusal, prefix: &str, is_begun: bool) -> Response<semel_http::Body> {
     let mut response = Response::new(Bytes::from(refusal.problem(prefix, is_begun)).into());
     *response.status_mut() = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if refusal == Refusal::Busy {
+    if refusal == MessageRefusal::Busy {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response

@@ -2,7 +2,7 @@
 //! client: a slow service is not the client's fault.
 
 use super::requests::Slot;
-use crate::wire::{Allowance, Refusal};
+use crate::wire::{Allowance, MessageRefusal};
 use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body as _, Frame, SizeHint};
@@ -30,7 +30,7 @@ pub struct Body {
 /// What the request and the reader of its body share.
 #[derive(Debug, Default)]
 struct BodyState {
-    fault: OnceLock<Refusal>,
+    fault: OnceLock<MessageRefusal>,
     is_answered: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ pub struct BodyWatch(Arc<BodyState>);
 impl BodyWatch {
     /// What the client gets instead of a response with `status`: the service failed because the body broke, and that is the
     /// client's fault.
-    pub fn refusal_instead_of(&self, status: StatusCode) -> Option<Refusal> {
+    pub fn refusal_instead_of(&self, status: StatusCode) -> Option<MessageRefusal> {
         self.0.fault.get().copied().filter(|_| status.is_server_error())
     }
 
@@ -66,7 +66,7 @@ impl Body {
         BodyWatch(Arc::clone(&self.fate))
     }
 
-    fn end(&mut self, fault: Refusal) {
+    fn end(&mut self, fault: MessageRefusal) {
         self.has_ended = true;
         self.fate.fault.get_or_init(|| fault);
     }
@@ -81,7 +81,7 @@ impl Body {
         self.has_ended = true;
         match self.slot.take() {
             Some(slot) if !slot.stay() => {
-                self.end(Refusal::Busy);
+                self.end(MessageRefusal::Busy);
                 Err(TooSlow.into())
             }
             _ => Ok(()),
@@ -90,7 +90,7 @@ impl Body {
 }
 
 /// What the scanner refused, if that is why the body cannot be read.
-fn refused(error: &(dyn Error + 'static)) -> Option<Refusal> {
+fn refused(error: &(dyn Error + 'static)) -> Option<MessageRefusal> {
     let mut next = Some(error);
     while let Some(error) = next {
         // An I/O error is not among its own sources.
@@ -117,7 +117,7 @@ impl http_body::Body for Body {
         let rate_counts = this.rate_counts();
         let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) else {
             ready!(this.allowance.poll_waiting(context, rate_counts));
-            this.end(Refusal::BodyTimeout);
+            this.end(MessageRefusal::BodyTimeout);
             return Poll::Ready(Some(Err(TooSlow.into())));
         };
         Poll::Ready(match frame {
@@ -131,7 +131,7 @@ impl http_body::Body for Body {
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
-                let fault = refused(&error).unwrap_or(Refusal::CutShort);
+                let fault = refused(&error).unwrap_or(MessageRefusal::CutShort);
                 this.end(fault);
                 Some(Err(Malformed(fault.sentence()).into()))
             }

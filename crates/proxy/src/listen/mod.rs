@@ -15,7 +15,7 @@ mod slots;
 mod taking;
 mod tls;
 
-pub use crate::wire::{Rate, Refusal, RefusalObserver};
+pub use crate::wire::{MessageRefusal, Rate, RefusalObserver};
 pub use accept::{Bound, Drained};
 pub use answer::{ClientCertificate, Peer};
 pub use body::Body;

@@ -1,7 +1,7 @@
 //! The framing of chunked bodies, byte by byte. Sizes that parsers could read differently are refused.
 
 use super::line;
-use super::refusal::Refusal;
+use super::refusal::MessageRefusal;
 
 /// The maximum for all extensions of one body. They have no honest use.
 const EXTENSION_BYTES_MAX: u32 = 8 * 1024;
@@ -31,7 +31,7 @@ pub(super) struct Progress {
     /// This many bytes belong to the body and are valid.
     pub(super) bytes: usize,
     /// Trailers or the end come next, or the next byte is wrong.
-    pub(super) end: Option<Result<(), Refusal>>,
+    pub(super) end: Option<Result<(), MessageRefusal>>,
 }
 
 impl Chunked {
@@ -62,41 +62,43 @@ impl Chunked {
     }
 
     /// Takes one byte of framing; returns whether it ends the last chunk's line.
-    fn byte(&mut self, byte: u8) -> Result<bool, Refusal> {
+    fn byte(&mut self, byte: u8) -> Result<bool, MessageRefusal> {
         self.state = match (self.state, byte) {
             (State::Size { digits }, _) => self.size(digits, byte)?,
             (State::Extension, b'\r') => State::SizeLineFeed,
-            (State::Extension, b'\n') => return Err(Refusal::BareLineFeed),
+            (State::Extension, b'\n') => return Err(MessageRefusal::BareLineFeed),
             (State::Extension, _) => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > EXTENSION_BYTES_MAX || !line::is_extension(byte) {
-                    return Err(Refusal::ChunkExtension);
+                    return Err(MessageRefusal::ChunkExtension);
                 }
                 State::Extension
             }
             (State::SizeLineFeed, b'\n') if self.size == 0 => return Ok(true),
             (State::SizeLineFeed, b'\n') => State::Data,
-            (State::SizeLineFeed, _) => return Err(Refusal::BareCarriageReturn),
+            (State::SizeLineFeed, _) => return Err(MessageRefusal::BareCarriageReturn),
             (State::DataReturn, b'\r') => State::DataLineFeed,
             (State::DataLineFeed, b'\n') => {
                 self.size = 0;
                 State::Size { digits: 0 }
             }
-            (State::Data | State::DataReturn | State::DataLineFeed, _) => return Err(Refusal::ChunkEnd),
+            (State::Data | State::DataReturn | State::DataLineFeed, _) => {
+                return Err(MessageRefusal::ChunkEnd);
+            }
         };
         Ok(false)
     }
 
-    fn size(&mut self, digits: u8, byte: u8) -> Result<State, Refusal> {
+    fn size(&mut self, digits: u8, byte: u8) -> Result<State, MessageRefusal> {
         match byte {
             b'\r' if digits > 0 => return Ok(State::SizeLineFeed),
             b';' if digits > 0 => return Ok(State::Extension),
-            b'\n' if digits > 0 => return Err(Refusal::BareLineFeed),
+            b'\n' if digits > 0 => return Err(MessageRefusal::BareLineFeed),
             _ => {}
         }
-        let Some(digit) = char::from(byte).to_digit(16) else { return Err(Refusal::ChunkSize) };
+        let Some(digit) = char::from(byte).to_digit(16) else { return Err(MessageRefusal::ChunkSize) };
         if digits == SIZE_DIGITS_MAX || self.size > i64::MAX.cast_unsigned() >> 4 {
-            return Err(Refusal::ChunkSize);
+            return Err(MessageRefusal::ChunkSize);
         }
         self.size = (self.size << 4) | u64::from(digit);
         Ok(State::Size { digits: digits + 1 })

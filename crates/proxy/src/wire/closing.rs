@@ -1,6 +1,6 @@
 //! Closes a connection: writes the last bytes, then reads on for a bounded time so that the client receives them.
 
-use super::refusal::Refusal;
+use super::refusal::MessageRefusal;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ enum Stage {
 }
 
 impl Closing {
-    pub(super) fn new(refusal: Option<Refusal>, prefix: &str, is_sending: bool) -> Self {
+    pub(super) fn new(refusal: Option<MessageRefusal>, prefix: &str, is_sending: bool) -> Self {
         let is_sending = is_sending || refusal.is_some();
         let response = refusal.map(|refusal| refusal.response(prefix)).unwrap_or_default();
         Self { response, written: 0, stage: Stage::Writing, is_sending }

@@ -2,7 +2,7 @@
 //! complete, so the verdict does not depend on how the bytes arrived.
 
 use super::line::{self, Framing};
-use super::refusal::Refusal;
+use super::refusal::MessageRefusal;
 use super::scanner::Limits;
 use std::ops::Range;
 
@@ -71,17 +71,21 @@ struct Request {
 
 impl Head {
     /// Scans the head: all of its bytes so far.
-    pub(super) fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Complete>, Refusal> {
+    pub(super) fn advance(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<Complete>, MessageRefusal> {
         loop {
             let first = bytes.get(self.lines.begin).copied();
             if self.request.is_none()
                 && first.is_some_and(|byte| !line::is_token(byte) && !matches!(byte, b'\r' | b'\n'))
             {
-                return Err(Refusal::RequestLine);
+                return Err(MessageRefusal::RequestLine);
             }
             let line = self.lines.next(bytes);
             if line.as_ref().map_or(bytes.len(), |line| line.end) > limits.head_bytes_max {
-                return Err(Refusal::HeadTooLarge);
+                return Err(MessageRefusal::HeadTooLarge);
             }
             let Some(line) = line else { return Ok(None) };
             if let Some(body) = self.line(bytes, line.clone(), limits)? {
@@ -92,12 +96,17 @@ impl Head {
         }
     }
 
-    fn line(&mut self, bytes: &[u8], at: Range<usize>, limits: &Limits) -> Result<Option<Body>, Refusal> {
+    fn line(
+        &mut self,
+        bytes: &[u8],
+        at: Range<usize>,
+        limits: &Limits,
+    ) -> Result<Option<Body>, MessageRefusal> {
         let content = line::content(&bytes[at.clone()])?;
         match &mut self.request {
             None if content.is_empty() => {
                 self.empty_lines += 1;
-                if self.empty_lines > EMPTY_LINES_MAX { Err(Refusal::EmptyLines) } else { Ok(None) }
+                if self.empty_lines > EMPTY_LINES_MAX { Err(MessageRefusal::EmptyLines) } else { Ok(None) }
             }
             None => {
                 let line = line::request_line(content)?;
@@ -114,10 +123,10 @@ impl Head {
 }
 
 impl Request {
-    fn header(&mut self, content: &[u8], offset: usize, limits: &Limits) -> Result<(), Refusal> {
+    fn header(&mut self, content: &[u8], offset: usize, limits: &Limits) -> Result<(), MessageRefusal> {
         self.headers += 1;
         if self.headers > limits.headers_max {
-            return Err(Refusal::TooManyHeaders);
+            return Err(MessageRefusal::TooManyHeaders);
         }
         let (name, range) = line::field(content)?;
         let value = &content[range.clone()];
@@ -127,7 +136,7 @@ impl Request {
             Some(Framing::Host) => {
                 line::host(value)?;
                 let host = offset + range.start..offset + range.end;
-                self.host.replace(host).map_or(Ok(()), |_| Err(Refusal::TwoHosts))
+                self.host.replace(host).map_or(Ok(()), |_| Err(MessageRefusal::TwoHosts))
             }
             Some(Framing::Upgrade) => {
                 self.wants_upgrade |= !self.is_old;
@@ -137,34 +146,34 @@ impl Request {
         }
     }
 
-    fn length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn length(&mut self, value: &[u8]) -> Result<(), MessageRefusal> {
         if self.is_chunked {
-            return Err(Refusal::LengthAndCoding);
+            return Err(MessageRefusal::LengthAndCoding);
         }
         let length = line::length(value)?;
-        self.length.replace(length).map_or(Ok(()), |_| Err(Refusal::TwoLengths))
+        self.length.replace(length).map_or(Ok(()), |_| Err(MessageRefusal::TwoLengths))
     }
 
-    fn coding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn coding(&mut self, value: &[u8]) -> Result<(), MessageRefusal> {
         if self.length.is_some() {
-            return Err(Refusal::LengthAndCoding);
+            return Err(MessageRefusal::LengthAndCoding);
         }
         if self.is_old {
-            return Err(Refusal::CodingInOldVersion);
+            return Err(MessageRefusal::CodingInOldVersion);
         }
         if !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(Refusal::Coding);
+            return Err(MessageRefusal::Coding);
         }
-        if std::mem::replace(&mut self.is_chunked, true) { Err(Refusal::TwoCodings) } else { Ok(()) }
+        if std::mem::replace(&mut self.is_chunked, true) { Err(MessageRefusal::TwoCodings) } else { Ok(()) }
     }
 
-    fn end(&self, bytes: &[u8]) -> Result<Body, Refusal> {
+    fn end(&self, bytes: &[u8]) -> Result<Body, MessageRefusal> {
         match (&self.host, &self.authority) {
-            (None, _) if !self.is_old => return Err(Refusal::NoHost),
+            (None, _) if !self.is_old => return Err(MessageRefusal::NoHost),
             (Some(host), Some((authority, port)))
                 if !line::is_same_host(&bytes[host.clone()], &bytes[authority.clone()], port) =>
             {
-                return Err(Refusal::OtherHost);
+                return Err(MessageRefusal::OtherHost);
             }
             _ => {}
         }
@@ -181,11 +190,11 @@ pub(super) struct Trailers {
 
 impl Trailers {
     /// Scans the trailers: all bytes after the last chunk's line. Returns their length when they are complete.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, MessageRefusal> {
         loop {
             let line = self.lines.next(bytes);
             if line.as_ref().map_or(bytes.len(), |line| line.end) > TRAILER_BYTES_MAX {
-                return Err(Refusal::Trailer);
+                return Err(MessageRefusal::Trailer);
             }
             let Some(line) = line else { return Ok(None) };
             let content = line::content(&bytes[line.clone()])?;
@@ -195,7 +204,7 @@ impl Trailers {
             let (name, _) = line::field(content)?;
             self.count += 1;
             if line::framing(name)?.is_some() || self.count > TRAILERS_MAX {
-                return Err(Refusal::Trailer);
+                return Err(MessageRefusal::Trailer);
             }
         }
     }

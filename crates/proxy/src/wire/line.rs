@@ -1,6 +1,6 @@
 //! One line of a head: which bytes are allowed where.
 
-use super::refusal::Refusal;
+use super::refusal::MessageRefusal;
 use std::ops::Range;
 
 /// `tchar` of RFC 9110.
@@ -34,8 +34,8 @@ fn is_control(byte: u8) -> bool {
 }
 
 /// A line without its end, which must be CR LF; `line` ends with LF.
-pub(super) fn content(line: &[u8]) -> Result<&[u8], Refusal> {
-    line.strip_suffix(b"\r\n").ok_or(Refusal::BareLineFeed)
+pub(super) fn content(line: &[u8]) -> Result<&[u8], MessageRefusal> {
+    line.strip_suffix(b"\r\n").ok_or(MessageRefusal::BareLineFeed)
 }
 
 /// A request line, as far as framing needs it.
@@ -47,32 +47,32 @@ pub(super) struct RequestLine {
     pub(super) authority: Option<(Range<usize>, &'static str)>,
 }
 
-pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
+pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, MessageRefusal> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let (Some(method), Some(target), Some(version)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(Refusal::RequestLine);
+        return Err(MessageRefusal::RequestLine);
     };
     let is_plain = |byte: &u8| *byte > b' ' && *byte != 0x7f;
     if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {
-        return Err(Refusal::RequestLine);
+        return Err(MessageRefusal::RequestLine);
     }
     if target.is_empty() || !target.iter().all(is_plain) || !version.iter().all(is_plain) {
-        return Err(Refusal::RequestLine);
+        return Err(MessageRefusal::RequestLine);
     }
     let is_old = match version {
         b"HTTP/1.1" => false,
         b"HTTP/1.0" => true,
-        _ if version.starts_with(b"HTTP/") => return Err(Refusal::Version),
-        _ => return Err(Refusal::RequestLine),
+        _ if version.starts_with(b"HTTP/") => return Err(MessageRefusal::Version),
+        _ => return Err(MessageRefusal::RequestLine),
     };
     let is_connect = method == b"CONNECT";
     // Libraries remove it, but some services do not.
     if target.contains(&b'#') {
-        return Err(Refusal::Fragment);
+        return Err(MessageRefusal::Fragment);
     }
     let authority = if is_connect { None } else { authority(target, method.len() + 1) };
     if authority.as_ref().is_some_and(|(range, _)| line[range.clone()].contains(&b'@')) {
-        return Err(Refusal::UserInfo);
+        return Err(MessageRefusal::UserInfo);
     }
     // Some parsers read anything else as a host, others as a path.
     let is_known = match target {
@@ -81,7 +81,7 @@ pub(super) fn request_line(line: &[u8]) -> Result<RequestLine, Refusal> {
         b"*" => method == b"OPTIONS",
         _ => authority.is_some(),
     };
-    if is_known { Ok(RequestLine { is_old, is_connect, authority }) } else { Err(Refusal::Target) }
+    if is_known { Ok(RequestLine { is_old, is_connect, authority }) } else { Err(MessageRefusal::Target) }
 }
 
 fn authority(target: &[u8], offset: usize) -> Option<(Range<usize>, &'static str)> {
@@ -110,22 +110,26 @@ pub(super) fn is_same_host(one: &[u8], other: &[u8], port: &str) -> bool {
 }
 
 /// A header line: its name, and where its value is in the line.
-pub(super) fn field(line: &[u8]) -> Result<(&[u8], Range<usize>), Refusal> {
+pub(super) fn field(line: &[u8]) -> Result<(&[u8], Range<usize>), MessageRefusal> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
-        return Err(Refusal::Folding);
+        return Err(MessageRefusal::Folding);
     }
     let colon = line.iter().position(|byte| !is_token(*byte));
-    let Some(colon) = colon.filter(|at| *at > 0) else { return Err(Refusal::HeaderName) };
+    let Some(colon) = colon.filter(|at| *at > 0) else { return Err(MessageRefusal::HeaderName) };
     match line[colon] {
         b':' => {}
         b' ' | b'\t' if line[colon..].trim_ascii_start().starts_with(b":") => {
-            return Err(Refusal::SpaceBeforeColon);
+            return Err(MessageRefusal::SpaceBeforeColon);
         }
-        _ => return Err(Refusal::HeaderName),
+        _ => return Err(MessageRefusal::HeaderName),
     }
     let value = &line[colon + 1..];
     if let Some(control) = value.iter().find(|byte| is_control(**byte)) {
-        return Err(if *control == b'\r' { Refusal::BareCarriageReturn } else { Refusal::ControlCharacter });
+        return Err(if *control == b'\r' {
+            MessageRefusal::BareCarriageReturn
+        } else {
+            MessageRefusal::ControlCharacter
+        });
     }
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
     let Some(start) = value.iter().position(|byte| !is_space(byte)) else {
@@ -145,10 +149,10 @@ pub(super) enum Framing {
 }
 
 /// Which of them a name is. Some programs behind the gateway treat an underscore as a hyphen.
-pub(super) fn framing(name: &[u8]) -> Result<Option<Framing>, Refusal> {
+pub(super) fn framing(name: &[u8]) -> Result<Option<Framing>, MessageRefusal> {
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
     if is_disguised(name) {
-        return Err(Refusal::Disguised);
+        return Err(MessageRefusal::Disguised);
     }
     Ok(match name.len() {
         4 if is(b"host") => Some(Framing::Host),
@@ -169,22 +173,22 @@ pub(crate) fn is_disguised(name: &[u8]) -> bool {
 }
 
 /// A message's length: only digits, and not absurdly large.
-pub(super) fn length(value: &[u8]) -> Result<u64, Refusal> {
+pub(super) fn length(value: &[u8]) -> Result<u64, MessageRefusal> {
     if value.is_empty() || value.len() > 19 {
-        return Err(Refusal::Length);
+        return Err(MessageRefusal::Length);
     }
     let mut length: u64 = 0;
     for digit in value {
         if !digit.is_ascii_digit() {
-            return Err(Refusal::Length);
+            return Err(MessageRefusal::Length);
         }
         length = length * 10 + u64::from(digit - b'0');
     }
-    if length > i64::MAX.cast_unsigned() { Err(Refusal::Length) } else { Ok(length) }
+    if length > i64::MAX.cast_unsigned() { Err(MessageRefusal::Length) } else { Ok(length) }
 }
 
-pub(super) fn host(value: &[u8]) -> Result<(), Refusal> {
-    if value.iter().all(|byte| HOST[usize::from(*byte)]) { Ok(()) } else { Err(Refusal::Host) }
+pub(super) fn host(value: &[u8]) -> Result<(), MessageRefusal> {
+    if value.iter().all(|byte| HOST[usize::from(*byte)]) { Ok(()) } else { Err(MessageRefusal::Host) }
 }
 
 /// A chunk extension's byte.

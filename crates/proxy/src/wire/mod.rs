@@ -26,6 +26,6 @@ pub(crate) use piece::{BUFFER_BYTES, poll_read_piece};
 pub(crate) use rate::Allowance;
 pub use rate::Rate;
 pub(crate) use refusal::Refusals;
-pub use refusal::{Refusal, RefusalObserver};
+pub use refusal::{MessageRefusal, RefusalObserver};
 pub use scanner::{Limits, Protocol, Scanner};
 pub(crate) use stream::Stream;

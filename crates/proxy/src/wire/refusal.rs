@@ -10,9 +10,9 @@ macro_rules! refusals {
         /// Why a message is refused. A refusal ends its connection.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Refusal { $($(#[$doc])* $name,)* }
+        pub enum MessageRefusal { $($(#[$doc])* $name,)* }
 
-        impl Refusal {
+        impl MessageRefusal {
             /// Every reason there is.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
@@ -98,7 +98,7 @@ refusals! {
     Busy = 503, "Too many requests are running at once.";
 }
 
-impl Refusal {
+impl MessageRefusal {
     const fn title(self) -> &'static str {
         match self.status() {
             408 => "Request Timeout",
@@ -146,15 +146,15 @@ impl Refusal {
 
 /// Learns of each refusal that a client is answered, once. Called on the connection's task: be quick, and never block.
 #[derive(Clone)]
-pub struct RefusalObserver(Arc<dyn Fn(Refusal) + Send + Sync>);
+pub struct RefusalObserver(Arc<dyn Fn(MessageRefusal) + Send + Sync>);
 
 impl RefusalObserver {
     /// Calls `observe` for each refusal.
-    pub fn new(observe: impl Fn(Refusal) + Send + Sync + 'static) -> Self {
+    pub fn new(observe: impl Fn(MessageRefusal) + Send + Sync + 'static) -> Self {
         Self(Arc::new(observe))
     }
 
-    pub(crate) fn observe(&self, refusal: Refusal) {
+    pub(crate) fn observe(&self, refusal: MessageRefusal) {
         (self.0)(refusal);
     }
 }
@@ -180,13 +180,13 @@ pub(crate) struct Refusals {
     pub(crate) observer: RefusalObserver,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for MessageRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.sentence())
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for MessageRefusal {}
 
 #[cfg(test)]
 mod tests {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn every_answer_is_a_problem_in_json_that_ends_its_connection() {
-        for refusal in Refusal::ALL {
+        for refusal in MessageRefusal::ALL {
             let problem: serde_json::Value =
                 serde_json::from_str(&refusal.problem("/semel", false)).expect("JSON");
             assert_eq!(problem["status"], refusal.status());

@@ -3,7 +3,7 @@
 
 use super::chunked::Chunked;
 use super::head::{Body, Head, Trailers};
-use super::refusal::Refusal;
+use super::refusal::MessageRefusal;
 
 /// The first bytes of a client with prior knowledge of HTTP/2 (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -57,7 +57,7 @@ enum Phase {
     Undecided,
     /// No longer HTTP/1.
     Unscanned,
-    Refused(Refusal, bool),
+    Refused(MessageRefusal, bool),
 }
 
 impl Scanner {
@@ -90,7 +90,7 @@ impl Scanner {
 
     /// Scans one part of a message, and returns how many bytes pass. `None` if more bytes are needed, or none are
     /// left.
-    fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, (usize, Refusal)> {
+    fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, (usize, MessageRefusal)> {
         if rest.is_empty() {
             return Ok(None);
         }
@@ -165,7 +165,7 @@ impl Scanner {
     }
 
     /// Lets nothing more pass, for a reason outside the bytes.
-    pub(super) fn refuse(&mut self, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, refusal: MessageRefusal) {
         if !matches!(self.phase, Phase::Unscanned | Phase::Refused(..)) {
             self.phase = Phase::Refused(refusal, !matches!(self.phase, Phase::Head(_)));
             self.protocol.get_or_insert(Protocol::Http1);
@@ -183,7 +183,7 @@ impl Scanner {
     }
 
     /// Why nothing passes any more.
-    pub fn refusal(&self) -> Option<Refusal> {
+    pub fn refusal(&self) -> Option<MessageRefusal> {
         if let Phase::Refused(refusal, _) = self.phase { Some(refusal) } else { None }
     }
 

@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::head_room::HeadSlot;
 use super::piece::poll_read_piece;
 use super::rate::Allowance;
-use super::refusal::{Refusal, Refusals};
+use super::refusal::{MessageRefusal, Refusals};
 use super::scanner::{Protocol, Scanner};
 use std::any::Any;
 use std::future::poll_fn;
@@ -100,7 +100,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
     /// Reserves memory for the buffer.
     fn count_held(&mut self) {
         if self.head_slot.resize(self.held.len()).is_err() {
-            self.scanner.refuse(Refusal::Busy);
+            self.scanner.refuse(MessageRefusal::Busy);
         }
     }
 
@@ -148,7 +148,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
         };
         ready!(self.read_timer.poll(wait, messages, context));
         if wait == Wait::Head {
-            self.refuse(Refusal::HeadTimeout, false);
+            self.refuse(MessageRefusal::HeadTimeout, false);
         } else {
             self.closing = Some(Closing::new(None, "", false));
         }
@@ -156,7 +156,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
     }
 
     /// The result of reading after a refusal.
-    fn poll_refused(&mut self, refusal: Refusal, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_refused(&mut self, refusal: MessageRefusal, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.scanner.is_amid_message() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal)));
         }
@@ -169,7 +169,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Stream<I> {
     }
 
     /// Answers with `refusal` as the last thing on this connection.
-    fn refuse(&mut self, refusal: Refusal, is_sending: bool) {
+    fn refuse(&mut self, refusal: MessageRefusal, is_sending: bool) {
         self.refusals.observer.observe(refusal);
         self.closing = Some(Closing::new(Some(refusal), &self.refusals.prefix, is_sending));
     }

@@ -1,7 +1,7 @@
 //! More connections and requests than there is room for.
 
 use super::world::{Client, World, get, options, within};
-use semel_proxy::listen::{Options, Refusal, RefusalObserver};
+use semel_proxy::listen::{MessageRefusal, Options, RefusalObserver};
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpSocket;
@@ -125,7 +125,7 @@ async fn the_largest_holders_unread_body_makes_room() {
     assert_eq!(gone, 1, "one was ended, and the others were read completely");
     assert_eq!(
         *observed.lock().expect("not poisoned"),
-        [Refusal::Busy, Refusal::Busy],
+        [MessageRefusal::Busy, MessageRefusal::Busy],
         "each was reported once"
     );
 }

@@ -1,14 +1,14 @@
 //! The scanner alone: its decision does not depend on how the bytes are cut.
 
 use proptest::prelude::*;
-use semel_proxy::wire::{Limits, Protocol, Refusal, Scanner};
+use semel_proxy::wire::{Limits, MessageRefusal, Protocol, Scanner};
 
 /// The result of a complete input.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) passed: usize,
     pub(crate) messages: u64,
-    pub(crate) refusal: Option<Refusal>,
+    pub(crate) refusal: Option<MessageRefusal>,
     pub(crate) protocol: Option<Protocol>,
     pub(crate) is_amid: bool,
 }
@@ -159,7 +159,7 @@ fn every_kind_of_verdict_comes_up_among_the_inputs() {
         refusals.extend(verdict.refusal.map(|refusal| format!("{refusal:?}")));
     }
     assert!(passed > 100, "{passed}");
-    let absent: Vec<_> = Refusal::ALL
+    let absent: Vec<_> = MessageRefusal::ALL
         .iter()
         .map(|refusal| format!("{refusal:?}"))
         .filter(|name| !refusals.contains(name))
@@ -179,7 +179,7 @@ fn a_head_may_have_exactly_the_limit() {
     };
     for cut in [1, 7, 1000] {
         assert_eq!(scanned(head(200).as_bytes(), &[cut], SMALL).messages, 1);
-        assert_eq!(scanned(head(201).as_bytes(), &[cut], SMALL).refusal, Some(Refusal::HeadTooLarge));
+        assert_eq!(scanned(head(201).as_bytes(), &[cut], SMALL).refusal, Some(MessageRefusal::HeadTooLarge));
     }
 }
 
@@ -189,5 +189,5 @@ fn the_http_2_preface_counts_only_at_the_start() {
     let verdict = scanned(preface, &[1], SMALL);
     assert_eq!((verdict.protocol, verdict.passed), (Some(Protocol::Http2), preface.len()));
     let later = [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &preface[..]].concat();
-    assert_eq!(scanned(&later, &[1], SMALL).refusal, Some(Refusal::Version));
+    assert_eq!(scanned(&later, &[1], SMALL).refusal, Some(MessageRefusal::Version));
 }

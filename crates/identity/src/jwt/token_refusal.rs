@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum TokenRefusal {
     /// Longer than any real token.
     TooLong,
     /// Not three parts of base64 with JSON objects in them, each member once.
@@ -34,7 +34,7 @@ pub enum Refused {
     Subject,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for TokenRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLong => "it is too long",
@@ -54,4 +54,4 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for TokenRefusal {}
