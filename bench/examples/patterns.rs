@@ -5,6 +5,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark may look at the clock")]
 
+use clap::Parser;
 use semel_tx::patterns::{Inbox, Message, MessageId, Tables};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, PgConnection, SqliteConnection};
@@ -16,9 +17,18 @@ const SCHEMA: &str = "bench_patterns";
 
 type Failed = Box<dyn Error + Send + Sync>;
 
+/// The cost of an inbox, one message at a time and in batches of 500, on PostgreSQL and SQLite.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench patterns")]
+struct Options {
+    /// How long each of the two variants runs
+    #[arg(default_value = "10")]
+    seconds: u32,
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
-    let seconds = std::env::args().nth(1).map_or(Ok(10), |text| text.parse::<u32>())?;
+    let Options { seconds } = Options::parse();
     println!("{:>10} {:>16} {:>16} {:>8}", "store", "one by one", "batches of 500", "ratio");
     let (single, batched) = postgres(seconds).await?;
     report("postgres", single, batched);

@@ -2,6 +2,7 @@
 //!
 //! What lives here: arguments, progress and tables. What must never: code of the model itself.
 
+use clap::Parser;
 use semel_sim::bug::Bug;
 use semel_sim::catalogue;
 use semel_sim::config::Config;
@@ -10,67 +11,39 @@ use semel_sim::explore::{Report, explore};
 use semel_sim::invariant::Violation;
 use semel_sim::showcase;
 use semel_sim::stopwatch::Stopwatch;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const HELP: &str = "\
-Explores every order of events that the state machine can meet, with the code that runs.
-
-usage: cargo xtask model [options]
-
-  --quick           the smaller configurations of every test run
-  --only TEXT       only configurations whose class or name contains TEXT
-  --assumptions     only the assumptions, each switched off to see what it is good for
-  --bugs            only the seeded bugs, to see that each is caught
-  --trace           show the way to each violation, step by step
-  --threads N       explore N configurations at a time (default 2)
-
-Without --assumptions or --bugs: the configurations, then the assumptions, then the bugs.";
-
+/// Explores every order of events that the state machine can meet, with the code that runs.
+///
+/// Without --assumptions or --bugs: the configurations, then the assumptions, then the bugs.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask model", args_override_self = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Options {
+    /// The smaller configurations of every test run
+    #[arg(long)]
     quick: bool,
+    /// Only configurations whose class or name contains TEXT
+    #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Only the assumptions, each switched off to see what it is good for
+    #[arg(long)]
     assumptions: bool,
+    /// Only the seeded bugs, to see that each is caught
+    #[arg(long)]
     bugs: bool,
+    /// Show the way to each violation, step by step
+    #[arg(long)]
     trace: bool,
-    threads: usize,
-}
-
-fn options() -> Result<Options, String> {
-    let mut options =
-        Options { quick: false, only: None, assumptions: false, bugs: false, trace: false, threads: 2 };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--quick" => options.quick = true,
-            "--assumptions" => options.assumptions = true,
-            "--bugs" => options.bugs = true,
-            "--trace" => options.trace = true,
-            "--only" => options.only = Some(arguments.next().ok_or("--only needs a text")?),
-            "--threads" => {
-                let threads = arguments.next().and_then(|number| number.parse().ok());
-                options.threads = threads.filter(|threads| *threads > 0).ok_or("--threads needs a number")?;
-            }
-            "--help" | "-h" => return Err(String::new()),
-            other => return Err(format!("unknown option {other}")),
-        }
-    }
-    Ok(options)
+    /// Explore N configurations at a time
+    #[arg(long, value_name = "N", default_value = "2")]
+    threads: NonZeroUsize,
 }
 
 fn main() -> ExitCode {
-    let options = match options() {
-        Ok(options) => options,
-        Err(problem) if problem.is_empty() => {
-            println!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(problem) => {
-            eprintln!("{problem}\n\n{HELP}");
-            return ExitCode::from(2);
-        }
-    };
+    let options = Options::parse();
     let everything = !options.assumptions && !options.bugs;
     let mut good = true;
     if everything {
@@ -105,7 +78,7 @@ fn explore_catalogue(options: &Options) -> bool {
     let watch = Stopwatch::start();
     let (taken, states, bad) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..options.threads {
+        for _ in 0..options.threads.get() {
             scope.spawn(|| {
                 while let Some(config) = configs.get(taken.fetch_add(1, Ordering::Relaxed)) {
                     let watch = Stopwatch::start();

@@ -2,25 +2,29 @@
 
 use crate::sabotage::Sabotage;
 use crate::worker::WorkerOptions;
-use crate::workspace::{Address, Failure, Workspace};
-use std::path::PathBuf;
-use std::time::Duration;
+use crate::workspace::Address;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Error, Parser, value_parser};
 
-pub(crate) const HELP: &str = "usage: cargo xtask crash [--store URL] [--rounds N] [--seed S] [--lose-unsynced]
-
-  --store URL       a store that does not exist yet (default: a file in a new temporary directory). On a server each run creates a new store,
-                    named after its seed, and leaves it there; `postgres` is the server of `cargo xtask services`
-  --rounds N        how many times workers are started and killed (default 50)
-  --seed S          the seed of all random choices (default: from the clock; every run prints it)
-  --lose-unsynced   after most kills discard writes that were not synced, as a power cut may (a store in files, Linux, needs cc)";
-
-/// The options of the judge.
-#[derive(Debug, Clone)]
+/// Kills workers in the middle of commands, and audits the result.
+#[derive(Debug, Clone, Parser)]
+#[command(bin_name = "cargo xtask crash", no_binary_name = true, args_override_self = true)]
 pub(crate) struct JudgeOptions {
+    /// A store that does not exist yet (default: a file in a new temporary directory). On a server each run creates a
+    /// new store, named after its seed, and leaves it there; `postgres` is the server of `cargo xtask services`
+    #[arg(long = "store", value_name = "URL", value_parser = Address::parser())]
     pub(crate) address: Option<Address>,
+    /// How many times workers are started and killed
+    #[arg(long, value_name = "N", default_value = "50", value_parser = value_parser!(u64).range(1..))]
     pub(crate) rounds: u64,
+    /// The seed of all random choices (default: from the clock; every run prints it)
+    #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
+    /// After most kills discard writes that were not synced, as a power cut may (a store in files, Linux, needs cc)
+    #[arg(long)]
     pub(crate) lose_unsynced: bool,
+    /// A deliberate fault, which must be found
+    #[arg(long, value_name = "NAME", hide = true)]
     pub(crate) sabotage: Option<Sabotage>,
 }
 
@@ -33,88 +37,40 @@ pub(crate) enum Role {
     Judge(JudgeOptions),
 }
 
-pub(crate) fn read(arguments: &[String]) -> Result<Role, Failure> {
-    let (role, rest) = match arguments.split_first() {
-        Some((first, rest)) if first == "worker" => ("worker", rest),
-        Some((first, rest)) if first == "judge" => ("judge", rest),
-        _ => ("judge", arguments),
-    };
-    let mut flags = Flags::default();
-    let mut rest = rest.iter();
-    while let Some(name) = rest.next() {
-        if name == "--lose-unsynced" {
-            flags.lose_unsynced = true;
-            continue;
-        }
-        if name == "--read-only" && role == "worker" {
-            flags.read_only = true;
-            continue;
-        }
-        let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is unknown"))?;
-        let number = || value.parse::<u64>().map_err(|_| format!("`{name}` needs a number, not `{value}`"));
-        match (name.as_str(), role) {
-            ("--store", _) => flags.address = Some(Address::read(value)?),
-            ("--seed", _) => flags.seed = Some(number()?),
-            ("--rounds", "judge") => flags.rounds = Some(number()?),
-            ("--sabotage", _) => {
-                let known = Sabotage::by_name(value).ok_or_else(|| format!("unknown sabotage `{value}`"))?;
-                flags.sabotage = Some(known);
-            }
-            ("--round", "worker") => flags.round = number()?,
-            ("--run", "worker") => flags.run.clone_from(value),
-            ("--millis", "worker") => flags.life = Duration::from_millis(number()?),
-            ("--beside", "worker") => flags.beside = Some(PathBuf::from(value)),
-            _ => return Err(format!("unknown option `{name}`").into()),
-        }
+pub(crate) fn read(arguments: &[String]) -> Result<Role, Error> {
+    match arguments.split_first() {
+        Some((first, rest)) if first == "worker" => WorkerOptions::try_parse_from(rest).map(Role::Worker),
+        Some((first, rest)) if first == "judge" => judge(rest),
+        _ => judge(arguments),
     }
-    if role == "worker" { flags.worker() } else { Ok(Role::Judge(flags.judge()?)) }
 }
 
-#[derive(Default)]
-struct Flags {
-    address: Option<Address>,
-    seed: Option<u64>,
-    rounds: Option<u64>,
-    lose_unsynced: bool,
-    sabotage: Option<Sabotage>,
-    round: u64,
-    run: String,
-    life: Duration,
-    beside: Option<PathBuf>,
-    read_only: bool,
+fn judge(arguments: &[String]) -> Result<Role, Error> {
+    let options = JudgeOptions::try_parse_from(arguments)?;
+    match options.conflict() {
+        None => Ok(Role::Judge(options)),
+        Some(conflict) => Err(JudgeOptions::command().error(ErrorKind::ArgumentConflict, conflict)),
+    }
 }
 
-impl Flags {
-    fn judge(self) -> Result<JudgeOptions, Failure> {
-        let Self { address, seed, lose_unsynced, sabotage, .. } = self;
-        let rounds = self.rounds.unwrap_or(50);
-        if rounds == 0 {
-            return Err("--rounds must be at least 1".into());
-        }
-        if sabotage == Some(Sabotage::NoSync) && !lose_unsynced {
-            return Err(
-                "a kill loses nothing that was written, synced or not: no-sync needs --lose-unsynced".into(),
+impl JudgeOptions {
+    /// Why these options exclude each other.
+    fn conflict(&self) -> Option<&'static str> {
+        if self.sabotage == Some(Sabotage::NoSync) && !self.lose_unsynced {
+            return Some(
+                "a kill loses nothing that was written, synced or not: no-sync needs --lose-unsynced",
             );
         }
-        let is_on_server = address.as_ref().is_some_and(|address| address.file().is_none());
-        if is_on_server && lose_unsynced {
-            return Err(
-                "--lose-unsynced discards writes of the workers to files; this store is on a server".into()
+        let is_on_server = self.address.as_ref().is_some_and(|address| address.file().is_none());
+        if is_on_server && self.lose_unsynced {
+            return Some(
+                "--lose-unsynced discards writes of the workers to files; this store is on a server",
             );
         }
-        if is_on_server && sabotage == Some(Sabotage::Forget) {
-            return Err("the sabotage `forget` removes a store's files; this store is on a server".into());
+        if is_on_server && self.sabotage == Some(Sabotage::Forget) {
+            return Some("the sabotage `forget` removes a store's files; this store is on a server");
         }
-        Ok(JudgeOptions { address, rounds, seed, lose_unsynced, sabotage })
-    }
-
-    fn worker(self) -> Result<Role, Failure> {
-        let Self { address, seed, sabotage, round, run, life, beside, read_only, .. } = self;
-        let (Some(address), Some(beside), Some(seed)) = (address, beside, seed) else {
-            return Err("a worker is started by the judge".into());
-        };
-        let workspace = Workspace { address, beside };
-        Ok(Role::Worker(WorkerOptions { workspace, seed, round, run, life, read_only, sabotage }))
+        None
     }
 }
 
@@ -122,14 +78,15 @@ impl Flags {
 mod tests {
     use super::*;
 
-    fn parse(arguments: &[&str]) -> Result<Role, Failure> {
+    fn parse(arguments: &[&str]) -> Result<Role, Error> {
         read(&arguments.iter().map(|&text| text.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_store_that_cannot_be_tortured_is_refused() {
         for url in ["mysql://localhost/semel", "semel.db", "sqlite:", "memory:"] {
-            let error = parse(&["--store", url]).expect_err("refused").to_string();
+            assert!(parse(&["--store", url]).is_err(), "{url}");
+            let error = Address::read(url).expect_err("refused").to_string();
             assert!(error.contains("store") || error.contains("file"), "{error}");
         }
     }

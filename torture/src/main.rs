@@ -26,17 +26,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help") {
-        println!("{}", arguments::HELP);
-        return ExitCode::SUCCESS;
-    }
-    let role = match arguments::read(&arguments) {
-        Ok(role) => role,
-        Err(error) => {
-            eprintln!("error: {error}\n\n{}", arguments::HELP);
-            return ExitCode::from(2);
-        }
-    };
+    let role = arguments::read(&arguments).unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! Deliberate faults, which the judge must find. They can only be enabled on the command line of this
 //! program.
 
+use clap::ValueEnum;
 use semel::core::id::CommandId;
 use semel::core::record::Record;
 use semel::core::store::{Change, Clock as _, Delegate, Pending, Store, Written};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A deliberate fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sabotage {
     /// Outcomes are acknowledged before they are stored.
     AnswerEarly,
@@ -24,22 +25,10 @@ pub(crate) enum Sabotage {
     NoSync,
 }
 
-const NAMES: &[(Sabotage, &str)] = &[
-    (Sabotage::AnswerEarly, "answer-early"),
-    (Sabotage::Forget, "forget"),
-    (Sabotage::TakeOver, "take-over"),
-    (Sabotage::Wedge, "wedge"),
-    (Sabotage::SilentDoubt, "silent-doubt"),
-    (Sabotage::NoSync, "no-sync"),
-];
-
 impl Sabotage {
-    pub(crate) fn name(self) -> &'static str {
-        NAMES.iter().find(|(known, _)| *known == self).map_or("?", |(_, name)| name)
-    }
-
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(_, known)| *known == name).map(|(sabotage, _)| *sabotage)
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 

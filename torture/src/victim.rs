@@ -40,7 +40,7 @@ impl Victim {
             command.arg("--read-only");
         }
         if let Some(sabotage) = sabotage {
-            command.args(["--sabotage", sabotage.name()]);
+            command.args(["--sabotage", &sabotage.name()]);
         }
         if let Some(power) = power {
             power.put_under(&mut command);

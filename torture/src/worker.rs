@@ -7,6 +7,8 @@ use crate::clock::Stopwatch;
 use crate::journal::{Kind, Tail};
 use crate::sabotage::Sabotage;
 use crate::workspace::{Failure, Open, Workspace};
+use clap::Parser;
+use std::num::ParseIntError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,18 +17,30 @@ use tokio::task::JoinSet;
 /// How many tasks send commands at once.
 const TASKS: u64 = 24;
 
-/// The options of a worker.
-#[derive(Debug, Clone)]
+/// The options of a worker, which the judge starts.
+#[derive(Debug, Clone, Parser)]
+#[command(no_binary_name = true)]
 pub(crate) struct WorkerOptions {
+    #[command(flatten)]
     pub(crate) workspace: Workspace,
+    #[arg(long)]
     pub(crate) seed: u64,
+    #[arg(long)]
     pub(crate) round: u64,
+    #[arg(long)]
     pub(crate) run: String,
     /// After this time it ends.
+    #[arg(long = "millis", value_parser = millis)]
     pub(crate) life: Duration,
     /// Whether it only reads; see [`crate::observer`].
+    #[arg(long)]
     pub(crate) read_only: bool,
+    #[arg(long)]
     pub(crate) sabotage: Option<Sabotage>,
+}
+
+fn millis(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_millis)
 }
 
 struct Session {

@@ -2,6 +2,8 @@
 //! simulated power cut would affect them.
 
 use crate::sabotage::{AnswersEarly, Sabotage};
+use clap::builder::TypedValueParser;
+use clap::value_parser;
 use semel::core::store::{OpenOptions, Store};
 use semel::{ClockSettings, Engine, Settings, Sweep};
 use semel_gateway::stores::Url;
@@ -18,9 +20,17 @@ pub(crate) struct Address(Url);
 
 impl Address {
     pub(crate) fn read(url: &str) -> Result<Self, Failure> {
-        let store: Url = url.parse()?;
+        Self::new(url.parse()?)
+    }
+
+    /// Reads an address from the command line.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        value_parser!(Url).try_map(Self::new)
+    }
+
+    fn new(store: Url) -> Result<Self, Failure> {
         if store.backend().is_in_process() {
-            return Err(format!("the store {url} ends with its process: a kill would prove nothing").into());
+            return Err(format!("the store {store} ends with its process: a kill would prove nothing").into());
         }
         Ok(Self(store))
     }
@@ -56,10 +66,12 @@ impl Address {
 }
 
 /// The files of one run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Workspace {
+    #[arg(long = "store", value_parser = Address::parser())]
     pub(crate) address: Address,
     /// Everything that does not belong to the store.
+    #[arg(long)]
     pub(crate) beside: PathBuf,
 }
 

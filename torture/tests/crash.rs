@@ -25,7 +25,7 @@ fn torture_at(store: &str, arguments: &[&str]) -> Output {
 fn help_is_not_an_error() {
     let output = torture("help", &["--help"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("usage: cargo xtask crash"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo xtask crash"), "{output:?}");
 }
 
 /// The count in a row of the summary.

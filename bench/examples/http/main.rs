@@ -20,8 +20,9 @@ mod report;
 mod subject;
 mod upstream;
 
+use clap::Parser as _;
 use load::Keys;
-use options::{Options, Part};
+use options::Options;
 use process::Process;
 use report::Measured;
 use semel_bench::meter;
@@ -41,15 +42,13 @@ const STARTS: usize = 9;
 const IDLE: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = match Part::read(std::env::args().skip(1))? {
-        Part::Help => {
-            println!("{}", options::HELP);
-            return Ok(());
-        }
-        Part::Upstream => return upstream::serve(),
-        Part::Load => return load::serve(),
-        Part::All(options) => options,
-    };
+    let options = Options::parse();
+    if options.upstream {
+        return upstream::serve();
+    }
+    if options.load {
+        return load::serve();
+    }
     println!("{}\n{}", options.command_line(), report::machine());
     let folder = Folder::new()?;
     let upstream = Process::upstream()?;

@@ -1,60 +1,44 @@
+use clap::Parser;
 use std::path::PathBuf;
-
-/// What is printed for `--help`.
-pub(crate) const HELP: &str = "cargo xtask bench http [options]
-  --connections N,…  how many clients ask at once                   1,64
-  --seconds N        how long each subject runs, in turns           10
-  --records N        how many records a file holds whose gateway is weighed, 0 for none   1000000
-  --only NAME        only what has this in its name, for a profiler
-  --semel FILE       the program to measure                         that of this build
-  --quick            --seconds 2 --records 100000";
 
 /// How the program calls itself.
 pub(crate) const UPSTREAM: &str = "--upstream";
 pub(crate) const LOAD: &str = "--load";
 
+/// The cost of the gateway, compared with the upstream alone and with nginx as a plain proxy.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench http", args_override_self = true)]
 pub(crate) struct Options {
+    /// How many clients ask at once
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64")]
     pub(crate) connections: Vec<u64>,
+    /// How long each subject runs, in turns
+    #[arg(long, value_name = "N", default_value = "10", default_value_if("quick", "true", "2"))]
     pub(crate) seconds: u64,
+    /// How many records a file holds whose gateway is weighed, 0 for none
+    #[arg(long, value_name = "N", default_value = "1000000", default_value_if("quick", "true", "100000"))]
     pub(crate) records: u64,
+    /// Only what has this in its name, for a profiler
+    #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
+    /// The program to measure, if not that of this build
+    #[arg(long, value_name = "FILE", default_value_os_t = built_program(), hide_default_value = true)]
     pub(crate) semel: PathBuf,
+    /// As --seconds 2 --records 100000
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Be the upstream
+    #[arg(long, hide = true)]
+    pub(crate) upstream: bool,
+    /// Be the clients
+    #[arg(long, hide = true)]
+    pub(crate) load: bool,
 }
 
-/// The role of this process.
-pub(crate) enum Part {
-    Help,
-    Upstream,
-    Load,
-    All(Options),
-}
-
-impl Part {
-    pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let here = std::env::current_exe().map_err(|error| error.to_string())?;
-        // `target/dist/examples/http` and `target/dist/semel`.
-        let semel = here.ancestors().nth(2).map(|folder| folder.join("semel")).unwrap_or_default();
-        let mut options =
-            Options { connections: vec![1, 64], seconds: 10, records: 1_000_000, only: None, semel };
-        while let Some(name) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| format!("{name} takes a value\n\n{HELP}"));
-            match name.as_str() {
-                "--help" => return Ok(Self::Help),
-                UPSTREAM => return Ok(Self::Upstream),
-                LOAD => return Ok(Self::Load),
-                "--quick" => (options.seconds, options.records) = (2, 100_000),
-                "--connections" => {
-                    options.connections = value()?.split(',').map(number).collect::<Result<_, _>>()?;
-                }
-                "--seconds" => options.seconds = number(&value()?)?,
-                "--records" => options.records = number(&value()?)?,
-                "--only" => options.only = Some(value()?),
-                "--semel" => options.semel = value()?.into(),
-                _ => return Err(format!("there is no option {name}\n\n{HELP}")),
-            }
-        }
-        Ok(Self::All(options))
-    }
+/// `target/dist/semel`, beside `target/dist/examples/http`.
+fn built_program() -> PathBuf {
+    let here = std::env::current_exe().unwrap_or_default();
+    here.ancestors().nth(2).map(|folder| folder.join("semel")).unwrap_or_default()
 }
 
 impl Options {
@@ -69,8 +53,4 @@ impl Options {
             self.records
         )
     }
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
 }

@@ -16,6 +16,7 @@ mod report;
 mod subject;
 mod sweep;
 
+use clap::Parser as _;
 use meter::Run;
 use options::Options;
 use semel::memory;
@@ -33,10 +34,7 @@ use tokio::runtime::Runtime;
 const RUN: Duration = Duration::from_millis(400);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Some(options) = Options::read(std::env::args().skip(1))? else {
-        println!("{}", options::HELP);
-        return Ok(());
-    };
+    let options = Options::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
     if let Some(path) = &options.resident {
         return serve(&runtime, &options, path);

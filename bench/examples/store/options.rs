@@ -1,61 +1,50 @@
+use clap::Parser;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-
-/// What is printed for `--help`.
-pub(crate) const HELP: &str = "cargo xtask bench store [options]
-  --records N,…   how many records the file holds before   0,1000000,3000000
-  --tasks N,…     how many ask at once                      1,64,512
-  --seconds N     how long each subject runs, in turns      4
-  --due N         how many records the sweep finds due      100000
-  --only NAME     nothing but claim and finish by this subject (log, store, engine), for a profiler
-  --quick         --records 0,100000 --tasks 64,512 --seconds 2 --due 20000";
 
 /// The argument with which the program calls itself, followed by a file.
 pub(crate) const RESIDENT: &str = "--resident";
 
+/// The cost of the embedded store and the engine, compared with a bare log that syncs as often.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench store", args_override_self = true)]
 pub(crate) struct Options {
+    /// How many records the file holds before
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "0,1000000,3000000",
+        default_value_if("quick", "true", "0,100000")
+    )]
     pub(crate) records: Vec<u64>,
+    /// How many ask at once
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "1,64,512",
+        default_value_if("quick", "true", "64,512")
+    )]
     pub(crate) tasks: Vec<u64>,
+    /// How long each subject runs, in turns
+    #[arg(long, value_name = "N", default_value = "4", default_value_if("quick", "true", "2"))]
     pub(crate) seconds: f64,
+    /// How many records the sweep finds due
+    #[arg(long, value_name = "N", default_value = "100000", default_value_if("quick", "true", "20000"))]
     pub(crate) due: u64,
+    /// Nothing but claim and finish by this subject (log, store, engine), for a profiler
+    #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
+    /// As --records 0,100000 --tasks 64,512 --seconds 2 --due 20000
+    #[arg(long)]
+    quick: bool,
+    /// Measure the memory of a process that has this file open
+    #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) resident: Option<PathBuf>,
 }
 
 impl Options {
-    /// `None` if only help was asked for.
-    pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options = Self {
-            records: vec![0, 1_000_000, 3_000_000],
-            tasks: vec![1, 64, 512],
-            seconds: 4.0,
-            due: 100_000,
-            only: None,
-            resident: None,
-        };
-        while let Some(name) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| format!("{name} takes a value\n\n{HELP}"));
-            match name.as_str() {
-                "--help" => return Ok(None),
-                "--quick" => {
-                    (options.records, options.tasks) = (vec![0, 100_000], vec![64, 512]);
-                    (options.seconds, options.due) = (2.0, 20_000);
-                }
-                "--records" => options.records = numbers(&value()?)?,
-                "--tasks" => options.tasks = numbers(&value()?)?,
-                RESIDENT => options.resident = Some(value()?.into()),
-                "--only" => options.only = Some(value()?),
-                "--due" => options.due = number(&value()?)?,
-                "--seconds" => {
-                    let text = value()?;
-                    options.seconds = text.parse().map_err(|_| format!("{text} is no number of seconds"))?;
-                }
-                _ => return Err(format!("there is no option {name}\n\n{HELP}")),
-            }
-        }
-        Ok(Some(options))
-    }
-
     /// The command line that repeats this run.
     pub(crate) fn command_line(&self) -> String {
         let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
@@ -67,12 +56,4 @@ impl Options {
         }
         line
     }
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
-}
-
-fn numbers(text: &str) -> Result<Vec<u64>, String> {
-    text.split(',').map(number).collect()
 }

@@ -19,6 +19,7 @@ mod report;
 mod server;
 mod subject;
 
+use clap::Parser as _;
 use options::Options;
 use report::Run;
 use semel_bench::{lifecycle, meter};
@@ -31,10 +32,7 @@ use subject::Subject;
 use tokio::runtime::Runtime;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Some(options) = Options::read(std::env::args().skip(1))? else {
-        println!("{}", options::HELP);
-        return Ok(());
-    };
+    let options = Options::parse();
     println!("{}\n{}", options.command_line(), meter::machine());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if let Some(seconds) = options.full {

@@ -1,65 +1,47 @@
-pub(crate) const HELP: &str = "cargo xtask bench stores [options]
-  --records N,…   how many records the server holds before   0
-  --clients N,…   how many ask at once                        1,16,64
-  --seconds N     how long one turn takes                     3
-  --rounds N      how many turns each subject has             5
-  --only NAME     only this store: sqlite, postgres, redis
-  --parameters P  what the store's URL ends with, such as connections=16
-  --full N        instead: a Redis store at full load for N seconds, while the sweeper runs
-  --sweep-rate N  with --full: records_per_second_max                        5000
-Growth: --only postgres --records 0,3000000 --clients 64";
+use clap::Parser;
+use std::num::ParseIntError;
 
+/// The cost of each store, compared with SQL and scripts written by hand.
+///
+/// Growth: --only postgres --records 0,3000000 --clients 64
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench stores", args_override_self = true)]
 pub(crate) struct Options {
+    /// How many records the server holds before
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "0")]
     pub(crate) records: Vec<u64>,
+    /// How many ask at once
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64")]
     pub(crate) clients: Vec<u64>,
+    /// How long one turn takes; pgbench counts in whole seconds
+    #[arg(long, value_name = "N", default_value = "3", value_parser = whole_seconds)]
     pub(crate) seconds: f64,
+    /// How many turns each subject has
+    #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
+    /// What the store's URL ends with, such as connections=16
+    #[arg(long, value_name = "P")]
     pub(crate) parameters: Option<String>,
-    /// For how many seconds a store is kept at full load, instead of comparing.
+    /// Instead: a Redis store at full load for N seconds, while the sweeper runs
+    #[arg(long, value_name = "N")]
     pub(crate) full: Option<u64>,
+    /// With --full: records_per_second_max
+    #[arg(long, value_name = "N", default_value = "5000")]
     pub(crate) sweep_rate: u32,
+    /// Only this store
+    #[arg(long, value_name = "NAME", value_parser = ["sqlite", "postgres", "redis"])]
     only: Option<String>,
 }
 
-impl Options {
-    /// `None` if only help was asked for.
-    pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut options = Self {
-            records: vec![0],
-            clients: vec![1, 16, 64],
-            seconds: 3.0,
-            rounds: 5,
-            parameters: None,
-            full: None,
-            sweep_rate: 5_000,
-            only: None,
-        };
-        while let Some(name) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| format!("{name} takes a value\n\n{HELP}"));
-            match name.as_str() {
-                "--help" => return Ok(None),
-                "--records" => options.records = numbers(&value()?)?,
-                "--clients" => options.clients = numbers(&value()?)?,
-                "--parameters" => options.parameters = Some(value()?),
-                "--full" => options.full = Some(number(&value()?)?),
-                "--sweep-rate" => {
-                    options.sweep_rate = number(&value()?)?.try_into().map_err(|_| "too many")?;
-                }
-                "--rounds" => options.rounds = number(&value()?)?.max(1),
-                "--only" => match value()? {
-                    store if ["sqlite", "postgres", "redis"].contains(&store.as_str()) => {
-                        options.only = Some(store);
-                    }
-                    other => return Err(format!("there is no store {other} to measure\n\n{HELP}")),
-                },
-                // pgbench counts in whole seconds.
-                "--seconds" => options.seconds = number(&value()?)?.max(1) as f64,
-                _ => return Err(format!("there is no option {name}\n\n{HELP}")),
-            }
-        }
-        Ok(Some(options))
-    }
+fn at_least_one(text: &str) -> Result<u64, ParseIntError> {
+    text.parse::<u64>().map(|number| number.max(1))
+}
 
+fn whole_seconds(text: &str) -> Result<f64, ParseIntError> {
+    at_least_one(text).map(|number| number as f64)
+}
+
+impl Options {
     pub(crate) fn measures(&self, store: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == store)
     }
@@ -78,12 +60,4 @@ impl Options {
             self.rounds
         )
     }
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
-}
-
-fn numbers(text: &str) -> Result<Vec<u64>, String> {
-    text.split(',').map(number).collect()
 }

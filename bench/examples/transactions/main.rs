@@ -8,6 +8,7 @@
 mod postgres;
 mod sqlite;
 
+use clap::Parser;
 use semel::core::outcome::Outcome;
 use semel::{Class, Identity, Intent, Key, Operation, Policy, Scope, payload};
 use semel_tx::LocalEnding;
@@ -25,9 +26,18 @@ type Failed = Box<dyn Error + Send + Sync>;
 
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
+/// The cost of a local command, compared with the same transaction without Semel, on PostgreSQL and SQLite.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench transactions")]
+struct Options {
+    /// How long each of the two variants runs
+    #[arg(default_value = "10")]
+    seconds: u32,
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
-    let seconds = std::env::args().nth(1).map_or(Ok(10), |text| text.parse::<u32>())?;
+    let Options { seconds } = Options::parse();
     println!("{:<24} {:>8} {:>14} {:>14} {:>8}", "", "clients", "without", "with", "ratio");
     postgres::measure(seconds).await?;
     sqlite::measure(seconds).await

@@ -2,71 +2,54 @@
 //!
 //! What lives here: arguments, progress and tables. What must never: code of the histories themselves.
 
+use clap::Parser;
 use semel_sim::describe::grouped;
 use semel_sim::history::batch::{Batch, play_many};
 use semel_sim::history::{Exercised, Report, Sabotage, play};
 use semel_sim::stopwatch::Stopwatch;
 use std::process::ExitCode;
 
-const HELP: &str = "\
-Plays seeded histories of the real engine, and holds each to what Semel promises.
-
-usage: cargo xtask sim [options]
-
-  --seed N          the first seed (default 1)
-  --runs M          how many histories, each with the next seed (default 10,000)
-  --threads N       how many at a time (default 2)
-  --sabotage NAME   with a broken part around the engine: the histories must detect it
-  --sabotages       every such sabotage, to see that each is caught
-  --trace           with --runs 1: show everything that happened";
-
+/// Plays seeded histories of the real engine, and holds each to what Semel promises.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask sim", args_override_self = true)]
 struct Options {
+    /// The first seed
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number)]
     seed: u64,
+    /// How many histories, each with the next seed
+    #[arg(long, value_name = "M", default_value = "10,000", value_parser = number)]
     runs: u64,
-    threads: usize,
+    /// How many at a time
+    #[arg(long, value_name = "N", default_value = "2", value_parser = number)]
+    threads: u64,
+    /// With a broken part around the engine: the histories must detect it
+    #[arg(long, value_name = "NAME", value_parser = sabotage)]
     sabotage: Option<Sabotage>,
+    /// Every such sabotage, to see that each is caught
+    #[arg(long)]
     sabotages: bool,
+    /// With --runs 1: show everything that happened
+    #[arg(long)]
     trace: bool,
 }
 
-fn options() -> Result<Options, String> {
-    let mut options =
-        Options { seed: 1, runs: 10_000, threads: 2, sabotage: None, sabotages: false, trace: false };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = || {
-            let text = arguments.next().unwrap_or_default();
-            text.replace([',', '_'], "").parse::<u64>().map_err(|_| format!("{argument} needs a number"))
-        };
-        match argument.as_str() {
-            "--seed" => options.seed = number()?,
-            "--runs" => options.runs = number()?,
-            "--threads" => options.threads = usize::try_from(number()?.max(1)).unwrap_or(1),
-            "--sabotage" => {
-                let name = arguments.next().unwrap_or_default();
-                options.sabotage = Some(Sabotage::named(&name).ok_or(format!("no sabotage `{name}`"))?);
-            }
-            "--sabotages" => options.sabotages = true,
-            "--trace" => options.trace = true,
-            "--help" | "-h" => return Err(String::new()),
-            other => return Err(format!("unknown option {other}")),
-        }
+impl Options {
+    fn threads(&self) -> usize {
+        as_usize(self.threads.max(1))
     }
-    Ok(options)
+}
+
+/// A number as these programs print it, such as 10,000.
+fn number(text: &str) -> Result<u64, String> {
+    text.replace([',', '_'], "").parse().map_err(|_| "expected a number".to_owned())
+}
+
+fn sabotage(name: &str) -> Result<Sabotage, String> {
+    Sabotage::named(name).ok_or_else(|| format!("no sabotage `{name}`"))
 }
 
 fn main() -> ExitCode {
-    let options = match options() {
-        Ok(options) => options,
-        Err(problem) if problem.is_empty() => {
-            println!("{HELP}");
-            return ExitCode::SUCCESS;
-        }
-        Err(problem) => {
-            eprintln!("{problem}\n\n{HELP}");
-            return ExitCode::from(2);
-        }
-    };
+    let options = Options::parse();
     let good = if options.sabotages {
         Sabotage::ALL.into_iter().filter(|sabotage| !is_caught(&options, *sabotage)).count() == 0
     } else if options.trace && options.runs == 1 {
@@ -86,12 +69,13 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> bool {
     let watch = Stopwatch::start();
     let every = (options.runs / 10).max(1);
-    let batch = play_many(options.seed, options.runs, options.threads, options.sabotage, None, |histories| {
-        if histories % every == 0 {
-            let rate = as_f64(histories) / watch.since_start().as_secs_f64();
-            println!("{:>12} histories, {rate:.0} a second", grouped(as_usize(histories)));
-        }
-    });
+    let batch =
+        play_many(options.seed, options.runs, options.threads(), options.sabotage, None, |histories| {
+            if histories % every == 0 {
+                let rate = as_f64(histories) / watch.since_start().as_secs_f64();
+                println!("{:>12} histories, {rate:.0} a second", grouped(as_usize(histories)));
+            }
+        });
     print_tally(&batch);
     if let Some(report) = &batch.broken {
         print_broken(report, options.sabotage);
@@ -125,8 +109,8 @@ fn print_broken(report: &Report, sabotage: Option<Sabotage>) {
 }
 
 fn is_caught(options: &Options, sabotage: Sabotage) -> bool {
-    let Options { seed, runs, threads, .. } = *options;
-    let batch = play_many(seed, runs, threads, Some(sabotage), Some(sabotage.breaks()), |_| {});
+    let Options { seed, runs, .. } = *options;
+    let batch = play_many(seed, runs, options.threads(), Some(sabotage), Some(sabotage.breaks()), |_| {});
     let (number, promise) = (grouped(as_usize(batch.histories)), sabotage.breaks());
     match &batch.broken {
         Some(report) => {

@@ -1,10 +1,11 @@
 //! The servers, and what happens to them.
 
 use crate::disk::SmallDisk;
+use clap::ValueEnum;
 use semel_test_support::{PostgresServer, RedisServer, ScratchDir};
 
 /// A kind of outage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Outage {
     /// Redis is emptied.
     RedisEmptied,
@@ -33,28 +34,9 @@ pub(crate) struct Servers {
 }
 
 impl Outage {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::RedisEmptied,
-        Self::RedisWithoutFiles,
-        Self::RedisPaused,
-        Self::RedisPromoted,
-        Self::PostgresHalfOpen,
-        Self::PostgresHung,
-        Self::PostgresHungAndPromoted,
-        Self::DiskFull,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::RedisEmptied => "redis-emptied",
-            Self::RedisWithoutFiles => "redis-without-files",
-            Self::RedisPaused => "redis-paused",
-            Self::RedisPromoted => "redis-promoted",
-            Self::PostgresHalfOpen => "postgres-half-open",
-            Self::PostgresHung => "postgres-hung",
-            Self::PostgresHungAndPromoted => "postgres-hung-and-promoted",
-            Self::DiskFull => "disk-full",
-        }
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Whether what was acknowledged is gone from the server afterwards.

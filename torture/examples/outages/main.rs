@@ -11,6 +11,7 @@ mod disk;
 mod faults;
 mod gateway;
 
+use clap::{Parser, ValueEnum as _};
 use clients::{Answers, Clients};
 use faults::Outage;
 use gateway::Gateway;
@@ -29,41 +30,33 @@ const ENDS: u32 = 16;
 const SECONDS: u32 = 26;
 /// How long a sample waits for an answer: longer than a gateway takes to refuse.
 const PATIENCE: Duration = Duration::from_secs(6);
-const HELP: &str = "usage: outages --semel PROGRAM [--rounds N] [--only NAME]";
 
+/// Outages of the store's server under two gateways: what each second brought, and whether a key had two effects.
+#[derive(Debug, Parser)]
+#[command(
+    bin_name = "cargo xtask torture outages",
+    override_usage = "cargo xtask torture outages [OPTIONS]",
+    args_override_self = true
+)]
 struct Options {
+    /// The gateway
+    #[arg(long, value_name = "PROGRAM", hide = true)]
     semel: PathBuf,
+    /// How many times each outage happens
+    #[arg(long, value_name = "N", default_value = "1")]
     rounds: u32,
-    only: Option<String>,
-}
-
-fn read(arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let (mut semel, mut rounds, mut only) = (None, 1, None);
-    let mut rest = arguments;
-    while let Some(name) = rest.next() {
-        let value = rest.next()?;
-        match name.as_str() {
-            "--semel" => semel = Some(PathBuf::from(value)),
-            "--rounds" => rounds = value.parse().ok()?,
-            "--only" => only = Some(value),
-            _ => return None,
-        }
-    }
-    let is_known = only.iter().all(|only| Outage::ALL.iter().any(|outage| outage.name() == only));
-    Some(Options { semel: semel?, rounds, only }).filter(|_| is_known)
+    /// Only this outage
+    #[arg(long, value_name = "NAME")]
+    only: Option<Outage>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Some(options) = read(std::env::args().skip(1)) else {
-        let names: Vec<_> = Outage::ALL.into_iter().map(Outage::name).collect();
-        eprintln!("{HELP}\nNAME is one of {}", names.join(", "));
-        return ExitCode::from(2);
-    };
+    let options = Options::parse();
     let mut failed = 0;
     for round in 1..=options.rounds {
-        for outage in Outage::ALL {
-            if options.only.as_deref().is_none_or(|only| only == outage.name()) {
+        for &outage in Outage::value_variants() {
+            if options.only.is_none_or(|only| only == outage) {
                 println!("\nround {round}: {}", outage.name());
                 failed += u32::from(!run(&options, outage).await);
             }

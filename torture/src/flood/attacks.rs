@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::honest::connect;
+use clap::ValueEnum;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write as _;
@@ -22,7 +23,7 @@ const STREAMS: usize = 128;
 const DRIP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A way to make the service unavailable to others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Attack {
     /// Small bodies that decompress to large ones.
     Decoding,
@@ -37,21 +38,9 @@ pub(crate) enum Attack {
 }
 
 impl Attack {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Decoding, Self::Responses, Self::Requests, Self::Uploads, Self::Readers];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Decoding => "decoding",
-            Self::Responses => "responses",
-            Self::Requests => "requests",
-            Self::Uploads => "uploads",
-            Self::Readers => "readers",
-        }
-    }
-
-    pub(crate) fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|attack| attack.name() == name)
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Starts it as a number of tasks in `tasks`.

@@ -12,6 +12,7 @@ mod honest;
 mod service;
 
 use attacks::Attack;
+use clap::{Parser, ValueEnum as _};
 use gateway::World;
 use rustix::process::{Resource, getrlimit, nice, setrlimit};
 use semel_gateway::stores::Url;
@@ -20,16 +21,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-const HELP: &str = "usage: cargo xtask torture [--store URL] [--seconds N] [--scenario NAME] [--all]
-
-  --store URL       where the gateway keeps its records (default: a file in a new temporary directory). On a server each run creates a
-                    new store and leaves it there; `postgres` and `redis` are servers of `cargo xtask services`
-  --seconds N       how long each scenario lasts (default 60)
-  --scenario NAME   one of decoding, responses, requests, uploads, readers (default: each in turn)
-  --all             all of them at the same time
-
-Each runs twice: directly against the gateway, and through nginx.";
 
 /// The highest memory use that is allowed.
 const PEAK_MIB_MAX: u64 = 512;
@@ -44,27 +35,49 @@ const FILES_MIN: u64 = 20_000;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// Floods a gateway with hostile clients, while an honest client must be served.
+///
+/// Each scenario runs twice: directly against the gateway, and through nginx.
+#[derive(Debug, Parser)]
+#[command(
+    bin_name = "cargo xtask torture",
+    override_usage = "cargo xtask torture [OPTIONS]",
+    args_override_self = true
+)]
 struct Options {
+    /// The program to flood
+    #[arg(long, value_name = "FILE", hide = true)]
     semel: PathBuf,
+    #[arg(long, value_name = "FILE", hide = true)]
     nginx: Option<PathBuf>,
+    /// Where the gateway keeps its records (default: a file in a new temporary directory). On a server each run creates
+    /// a new store and leaves it there; `postgres` and `redis` are servers of `cargo xtask services`
+    #[arg(long, value_name = "URL")]
     store: Option<Url>,
+    /// How long each scenario lasts
+    #[arg(long, value_name = "N", default_value = "60")]
     seconds: u64,
-    scenarios: Vec<Vec<Attack>>,
+    /// The scenario (default: each in turn)
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    scenario: Option<Attack>,
+    /// All of them at the same time
+    #[arg(long)]
+    all: bool,
+}
+
+impl Options {
+    fn scenarios(&self) -> Vec<Vec<Attack>> {
+        let known = Attack::value_variants();
+        match self.scenario {
+            Some(one) => vec![vec![one]],
+            None if self.all => vec![known.to_vec()],
+            None => known.iter().map(|one| vec![*one]).collect(),
+        }
+    }
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help") {
-        println!("{HELP}");
-        return ExitCode::SUCCESS;
-    }
-    let options = match read(&arguments) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("error: {error}\n\n{HELP}");
-            return ExitCode::from(2);
-        }
-    };
+    let options = Options::parse();
     if let Err(error) = raise_file_limit() {
         eprintln!("error: {error}");
         return ExitCode::FAILURE;
@@ -90,42 +103,9 @@ fn raise_file_limit() -> Result<(), Failure> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-fn read(arguments: &[String]) -> Result<Options, Failure> {
-    let (mut semel, mut nginx, mut store, mut seconds, mut chosen, mut is_all) =
-        (None, None, None, 60, None, false);
-    let mut rest = arguments.iter();
-    while let Some(name) = rest.next() {
-        if name == "--all" {
-            is_all = true;
-            continue;
-        }
-        let value = rest.next().ok_or_else(|| format!("`{name}` needs a value, or is unknown"))?;
-        match name.as_str() {
-            "--semel" => semel = Some(PathBuf::from(value)),
-            "--nginx" => nginx = Some(PathBuf::from(value)),
-            "--store" => store = Some(value.parse::<Url>()?),
-            "--seconds" => {
-                seconds = value.parse().map_err(|_| format!("`{value}` is not a number of seconds"))?;
-            }
-            "--scenario" => {
-                chosen = Some(Attack::by_name(value).ok_or_else(|| format!("unknown scenario `{value}`"))?);
-            }
-            _ => return Err(format!("unknown option `{name}`").into()),
-        }
-    }
-    let scenarios = match (chosen, is_all) {
-        (Some(one), false) => vec![vec![one]],
-        (None, true) => vec![Attack::ALL.to_vec()],
-        (None, false) => Attack::ALL.iter().map(|one| vec![*one]).collect(),
-        (Some(_), true) => return Err("--all and --scenario exclude each other".into()),
-    };
-    let semel = semel.ok_or("--semel, the program to flood, is missing")?;
-    Ok(Options { semel, nginx, store, seconds, scenarios })
-}
-
 async fn run(options: &Options) -> Result<(), Failure> {
     let mut failed = 0;
-    for scenario in &options.scenarios {
+    for scenario in &options.scenarios() {
         for nginx in [None, options.nginx.as_ref()].into_iter().take(1 + usize::from(options.nginx.is_some()))
         {
             let names: Vec<_> = scenario.iter().map(|attack| attack.name()).collect();
