@@ -4,6 +4,8 @@
 //! crates, or an option that only one test program needs.
 
 #[cfg(feature = "http")]
+mod address;
+#[cfg(feature = "http")]
 pub mod client;
 mod key;
 mod postgres;
@@ -18,6 +20,8 @@ pub mod upstream;
 #[cfg(feature = "http")]
 pub mod wait;
 
+#[cfg(feature = "http")]
+pub use address::ReservedAddress;
 pub use key::KEY;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;

@@ -1,5 +1,6 @@
 //! A scripted service that records every complete request.
 
+use crate::ReservedAddress;
 use crate::wait::within;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -82,26 +83,32 @@ pub struct Upstream {
     pub address: SocketAddr,
     book: Arc<Book>,
     accepting: JoinHandle<()>,
+    /// So that no other process listens there while it [refuses](Self::refuse). Other systems than Linux allow one
+    /// socket for each address.
+    _reserved: Option<ReservedAddress>,
 }
 
 impl Upstream {
     /// Listens, and handles each request by `script`.
     pub async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let book = Book { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
-        Self::listening(SocketAddr::from(([127, 0, 0, 1], 0)), Arc::new(book)).await
+        let reserved = cfg!(target_os = "linux").then(ReservedAddress::new);
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listener(reserved.as_ref().map_or(any, ReservedAddress::address)).await;
+        let address = listener.local_addr().expect("an address");
+        let book = Arc::new(book);
+        let accepting = Self::accept(listener, &book);
+        Self { address, book, accepting, _reserved: reserved }
     }
 
-    async fn listening(address: SocketAddr, book: Arc<Book>) -> Self {
-        let listener = TcpListener::bind(address).await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let within = Arc::clone(&book);
-        let accepting = tokio::spawn(async move {
+    fn accept(listener: TcpListener, book: &Arc<Book>) -> JoinHandle<()> {
+        let within = Arc::clone(book);
+        tokio::spawn(async move {
             for connection in 1.. {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 tokio::spawn(serve(Arc::clone(&within), connection, stream));
             }
-        });
-        Self { address, book, accepting }
+        })
     }
 
     /// Stops listening. Open connections continue.
@@ -112,7 +119,7 @@ impl Upstream {
 
     /// Listens again, at the same address.
     pub async fn listen_again(&mut self) {
-        *self = Self::listening(self.address, Arc::clone(&self.book)).await;
+        self.accepting = Self::accept(listener(self.address).await, &self.book);
     }
 
     /// All requests so far.
@@ -136,6 +143,10 @@ impl Drop for Upstream {
     fn drop(&mut self) {
         self.accepting.abort();
     }
+}
+
+async fn listener(address: SocketAddr) -> TcpListener {
+    TcpListener::bind(address).await.expect("a port")
 }
 
 async fn serve(book: Arc<Book>, connection: usize, stream: TcpStream) {

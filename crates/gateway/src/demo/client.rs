@@ -186,9 +186,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_listener_nothing_is_sent() {
-        let gone =
-            std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-        let client = Client::new("ada", 100, fresh_key(), gone);
+        let nobody = semel_test_support::ReservedAddress::new();
+        let client = Client::new("ada", 100, fresh_key(), nobody.address());
         assert_eq!(client.ask(None).await, Reply::Nothing);
         assert_eq!(client.sent(), 0);
     }

@@ -5,6 +5,7 @@ use crate::secure::Authority;
 use crate::world::{Gateway, KEY, Scratch, World, charge, until, within};
 use semel::archive::rfc3339;
 use semel::core::time::Time;
+use semel_test_support::ReservedAddress;
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, charged};
 use std::net::SocketAddr;
@@ -109,9 +110,8 @@ async fn records_of_shadow_mode_are_counted_under_their_operation() {
 #[tokio::test]
 async fn the_line_of_an_unreachable_service_names_the_key() {
     let scratch = Scratch::new();
-    // Bound and dropped, so nothing listens.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    let gateway = Gateway::start(&scratch, nobody, &[]);
+    let nobody = ReservedAddress::new();
+    let gateway = Gateway::start(&scratch, nobody.address(), &[]);
     let reply = within(charge(5).send(gateway.address)).await.expect("an answer");
     assert_eq!(reply.code().as_deref(), Some("UPSTREAM_UNREACHABLE"));
     let is_line = |line: &&str| line.contains("outcome=\"UPSTREAM_UNREACHABLE\"");

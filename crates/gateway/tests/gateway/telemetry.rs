@@ -1,9 +1,9 @@
 //! Metrics that move with what happens, and log lines for programs.
 
 use crate::world::{Gateway, KEY, Scratch, World, charge, complete_config, until, within};
-use semel_test_support::Reply;
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, Upstream, charged, response};
+use semel_test_support::{Reply, ReservedAddress};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -118,9 +118,8 @@ async fn latency_statuses_and_upstream_errors_are_counted_by_operation() {
 #[tokio::test]
 async fn an_unreachable_upstream_is_counted_without_a_key_too() {
     let scratch = Scratch::new();
-    // Bound and dropped, so nothing listens.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    let mut gateway = Gateway::start(&scratch, nobody, &[]);
+    let nobody = ReservedAddress::new();
+    let mut gateway = Gateway::start(&scratch, nobody.address(), &[]);
     let admin = gateway.admin();
     assert_eq!(ask(charge(5), gateway.address).await.code().as_deref(), Some("UPSTREAM_UNREACHABLE"));
     assert_metric(admin, "idempotency_refusals_total{code=\"UPSTREAM_UNREACHABLE\"}", 1.0).await;
@@ -202,9 +201,8 @@ async fn lines_of(flags: &[&str], use_it: impl AsyncFnOnce(SocketAddr)) -> (Stri
     ));
     let log = scratch.write("lines.json", "");
     // The address is chosen beforehand: if only errors are logged, nothing prints it.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("an address");
-    drop(free);
+    let reserved = ReservedAddress::new();
+    let address = reserved.address();
     let process = Command::new(env!("CARGO_BIN_EXE_semel"))
         .args(["serve", "--listen", &address.to_string(), "--admin", "off", "--config"])
         .arg(scratch.config())

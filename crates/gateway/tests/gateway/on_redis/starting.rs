@@ -3,15 +3,10 @@
 use crate::world::{Gateway, Scratch, Starting, World, until};
 use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Upstream, charged};
-use semel_test_support::{RedisServer, ScratchDir};
+use semel_test_support::{RedisServer, ReservedAddress, ScratchDir};
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use tokio::net::TcpStream;
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
-}
 
 #[tokio::test]
 async fn a_gateway_waits_for_a_server_that_is_loading() {
@@ -28,7 +23,8 @@ async fn a_gateway_waits_for_a_server_that_is_loading() {
     world.is_problem(&refused, 503, "IDEMPOTENCY_STORE_UNAVAILABLE", true).await;
     world.gateway.kill();
     let (url, upstream) = (server.url(), format!("http://{}", world.upstream.address));
-    let [listen, admin] = [(); 2].map(|()| free_address());
+    let reserved = [(); 2].map(|()| ReservedAddress::new());
+    let [listen, admin] = reserved.each_ref().map(ReservedAddress::address);
     let mut program = Command::new(env!("CARGO_BIN_EXE_semel"));
     program.args(["serve", "--store", &url, "--upstream", &upstream]);
     program.args(["--listen", &listen.to_string(), "--admin", &admin.to_string()]);

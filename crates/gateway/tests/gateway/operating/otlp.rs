@@ -141,11 +141,11 @@ async fn spans_join_the_clients_trace_and_reach_a_collector() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_down_is_counted_and_logged_once() {
-    let collector = collector().await;
+    let mut collector = collector().await;
     let secrets = crate::world::Scratch::new();
     let terms = settings(&collector, secrets.write("token", "s3cret").to_str().expect("text"));
     let address = collector.address.to_string();
-    drop(collector);
+    collector.refuse().await;
     let mut world = World::configured(&terms, |_| Act::Say(response("201 Created", &[], "charged"))).await;
     let admin = world.gateway.admin();
     let failed_beyond = async |before: u64| {
