@@ -55,7 +55,7 @@ async fn a_cluster_survives_a_failover_and_reports_what_it_can_lose() {
         return;
     }
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "cluster");
-    let mut cluster = RedisCluster::start(folder.path());
+    let mut cluster = RedisCluster::start_failing_over(folder.path());
     let store =
         Store::open(&format!("{}?timeout=2&connect_timeout=1", cluster.url())).await.expect("it opens");
     assert!(

@@ -5,6 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const SERVERS: usize = 6;
+/// After this many milliseconds without an answer, the others consider a server failed, and its replica takes over.
+const FAILED_AFTER_MS: &str = "5000";
+/// Longer than a busy machine keeps a server waiting: a takeover that no test asked for loses the last writes.
+const NEVER_FAILED_MS: &str = "15000";
+/// Where no replica can take over.
+const WITHOUT_REPLICAS_MS: &str = "1000";
 
 /// Servers that share the keys. They stop when this is dropped.
 #[derive(Debug)]
@@ -14,9 +20,15 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts six servers in `dir`: three masters, each with a replica. Returns as soon as all of them agree.
+    /// Starts six servers in `dir`: three masters, each with a replica. Returns as soon as all of them agree. No replica
+    /// takes over.
     pub fn start(dir: impl AsRef<Path>) -> Self {
-        Self::create(dir.as_ref(), &[&[][..]; SERVERS], "1")
+        Self::create(dir.as_ref(), &[&[][..]; SERVERS], "1", NEVER_FAILED_MS)
+    }
+
+    /// The same, with replicas that take over from masters that were killed.
+    pub fn start_failing_over(dir: impl AsRef<Path>) -> Self {
+        Self::create(dir.as_ref(), &[&[][..]; SERVERS], "1", FAILED_AFTER_MS)
     }
 
     /// The same with servers without replicas, one for each port that they announce on 127.0.0.1. Something else
@@ -25,13 +37,13 @@ impl RedisCluster {
         let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
         let more: Vec<_> = ports.iter().map(|port| ["--cluster-announce-port", port]).collect();
         let more: Vec<&[&str]> = more.iter().map(<[_; 2]>::as_slice).collect();
-        Self::create(dir.as_ref(), &more, "0")
+        Self::create(dir.as_ref(), &more, "0", WITHOUT_REPLICAS_MS)
     }
 
-    fn create(dir: &Path, arguments: &[&[&str]], replicas: &str) -> Self {
+    fn create(dir: &Path, arguments: &[&[&str]], replicas: &str, failed_after_ms: &str) -> Self {
         let start = |(number, arguments): (usize, &&[&str])| {
             // The servers use a second port, ten thousand higher, to talk to each other.
-            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", failed_after_ms];
             RedisServer::start(dir.join(number.to_string()), &[&more[..], *arguments].concat())
         };
         let cluster = Self { servers: arguments.iter().enumerate().map(start).collect() };

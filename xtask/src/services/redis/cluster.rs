@@ -85,7 +85,10 @@ fn start_one(home: &Home, server: &Path, number: usize, port: Option<u16>) -> Re
     loop {
         let spare = spare_ports(2)?;
         let (port, bus) = (port.unwrap_or(spare[0]), spare[1].to_string());
-        let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", &bus];
+        // Nobody kills these servers. On a busy machine one may not answer for seconds, and a replica that took over
+        // would lack the last writes.
+        let patient = ["--cluster-node-timeout", "15000", "--cluster-port", &bus];
+        let more = [&["--cluster-enabled", "yes"], &patient[..]].concat();
         match start(home, home.command(server), &data, port, &more) {
             Ok(()) => return Ok(port),
             Err(error) if tries == TRIES_MAX || !error.contains("Address already in use") => {
