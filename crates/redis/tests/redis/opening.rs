@@ -131,19 +131,27 @@ async fn a_sentinel_is_refused_with_the_address_to_use_instead() {
     }
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "sentinel");
     let master = RedisServer::start(folder.join("master"), &[]);
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a port")
-        .port();
-    let config = format!("port {port}\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 {} 1\n", master.port());
-    let config = folder.write("sentinel.conf", config);
-    let mut command = Command::new("redis-server");
-    command.arg(&config).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
-    let _sentinel = Process(command.spawn().expect("it starts"));
+    let sentinel = || {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a port")
+            .port();
+        let config =
+            format!("port {port}\nbind 127.0.0.1\nsentinel monitor m 127.0.0.1 {} 1\n", master.port());
+        let config = folder.write("sentinel.conf", config);
+        let mut command = Command::new("redis-server");
+        command.arg(&config).arg("--sentinel").stdout(Stdio::null()).stderr(Stdio::null());
+        (Process(command.spawn().expect("it starts")), port)
+    };
+    let (mut process, mut port) = sentinel();
     let message = loop {
         let (kind, message) = refusal(&format!("redis://127.0.0.1:{port}")).await;
         if kind == Kind::Unfit {
             break message;
+        }
+        // It ends if another process has taken the port before it.
+        if process.0.try_wait().expect("looked at").is_some() {
+            (process, port) = sentinel();
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
