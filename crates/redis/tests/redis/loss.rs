@@ -87,6 +87,11 @@ async fn nothing_runs_again_on(server: RedisServer) {
     }
     charge(&first, KEYS, &charges).await.expect_err("nor is a new key claimed");
     assert_eq!(u64::from(charges.load(Ordering::SeqCst)), KEYS, "each ran once");
+    for seen in [&seen, &other_seen] {
+        while !seen.has("lost: ") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
     // Several heartbeats: none refills the store, and the loss is reported once, as what it is.
     tokio::time::sleep(Duration::from_millis(800)).await;
     for seen in [&seen, &other_seen] {
