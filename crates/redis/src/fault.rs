@@ -198,7 +198,7 @@ mod tests {
             |line: &u32| script.failure(&format!("@user_script:{line}.")).is_some_and(|(_, early)| early);
         let line = (1..500).find(fails_early).expect("a command before the script takes effect");
         let text = format!("NOPERM ACL failure in script: no permissions, on @user_script:{line}.");
-        let refused = Refusal::of(&text, true).fault().in_script(script);
+        let refused = ServerRefusal::of(&text, true).fault().in_script(script);
         assert_eq!(refused.kind, Kind::Unfit);
         let shown = refused.error("writing").to_string();
         assert!(shown.contains("lacks the right +") && shown.contains(&text), "{shown}");

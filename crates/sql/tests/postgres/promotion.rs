@@ -159,8 +159,7 @@ async fn a_promoted_synchronous_standby_loses_nothing() {
     let folder = ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), "promotion-sync");
     let mut primary = PostgresServer::start(folder.join("primary"));
     let mut standby = primary.standby(folder.join("standby"));
-    primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
-    primary.sql("SELECT pg_reload_conf()");
+    primary.wait_for_standby();
     let url = format!(
         "postgres://semel@127.0.0.1:{},127.0.0.1:{}/semel?connect_timeout=2",
         primary.port(),

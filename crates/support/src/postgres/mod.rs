@@ -16,7 +16,7 @@ use programs::Programs;
 use std::fmt;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Used at each start. Every commit is synced, as by default. There is no Unix socket, and a standby looks for its
@@ -30,6 +30,7 @@ const ROLE: [&str; 2] = ["CREATE ROLE semel LOGIN CREATEDB", "CREATE DATABASE se
 /// Half a minute in total.
 const LOOKS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
+const GLANCE: Duration = Duration::from_millis(10);
 const PORTS_MAX: u32 = 5;
 
 /// A PostgreSQL server on 127.0.0.1, in a directory of the caller. It stops when it is dropped; its files are removed
@@ -265,6 +266,45 @@ impl PostgresServer {
         self.sql("ALTER SYSTEM SET ssl = on");
         self.sql("SELECT pg_reload_conf()");
         wait_until("the server offers TLS", || self.sql("SHOW ssl") == "on");
+    }
+
+    /// Makes every commit wait for a standby that does not exist. Returns as soon as commits wait: the server applies a
+    /// changed setting a moment later.
+    pub fn wait_for_missing_standby(&self) {
+        self.set_synchronous_standbys("nobody");
+        let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%standby probe%'";
+        wait_until("commits wait for the standby", || {
+            let commit = "SELECT pg_logical_emit_message(true, 'standby probe', '')";
+            let mut probe = self.psql(self.port);
+            let mut probe = probe.args(["-c", commit]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let probe = probe.as_mut().expect("psql runs");
+            let mut is_waiting = false;
+            while probe.try_wait().expect("looked at").is_none() {
+                is_waiting |= self.sql(&format!("SELECT count(pg_cancel_backend(pid)) {waiting}")) != "0";
+                std::thread::sleep(GLANCE);
+            }
+            is_waiting
+        });
+    }
+
+    /// Makes every commit wait for the standby that follows. Returns as soon as commits wait for it.
+    pub fn wait_for_standby(&self) {
+        // From here on, commits wait for somebody.
+        self.wait_for_missing_standby();
+        self.set_synchronous_standbys("*");
+        wait_until("the standby is synchronous", || {
+            self.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "0"
+        });
+    }
+
+    /// Makes commits wait for no standby any more.
+    pub fn wait_for_no_standby(&self) {
+        self.set_synchronous_standbys("");
+    }
+
+    fn set_synchronous_standbys(&self, names: &str) {
+        self.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
+        self.sql("SELECT pg_reload_conf()");
     }
 
     /// Waits until a standby has replayed everything that was committed on `primary` so far.

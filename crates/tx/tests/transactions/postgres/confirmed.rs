@@ -50,11 +50,7 @@ async fn an_order_whose_wait_is_ended_by(function: &str, folder: &str) {
     let pool = PgPoolOptions::new().max_connections(2).connect_with(options.application_name("shop"));
     let database = Database::new(pool.await.expect("the server answers"));
     assert!(ran(&order(&engine, &database, "order-1").await.expect("it runs")));
-    let waits_for = |names: &str| {
-        server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
-        server.sql("SELECT pg_reload_conf()");
-    };
-    waits_for("nobody");
+    server.wait_for_missing_standby();
     let waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'shop'";
     let ordering = order(&engine, &database, "order-2");
     let ending = async {
@@ -68,7 +64,7 @@ async fn an_order_whose_wait_is_ended_by(function: &str, folder: &str) {
     assert_eq!(server.sql("SELECT count(*) FROM orders").trim(), "2", "the server shows it to all");
     let unconfirmed = order(&engine, &database, "order-2").await;
     assert!(matches!(&unconfirmed, Err(Error::Engine(semel::Error::StoreLost(_)))), "{unconfirmed:?}");
-    waits_for("");
+    server.wait_for_no_standby();
     let mut tries = 0;
     let answer = loop {
         match order(&engine, &database, "order-2").await {
@@ -102,8 +98,7 @@ async fn a_commit_on_the_replaced_primary_is_in_doubt() {
     let pool = PgPoolOptions::new().max_connections(2).connect_with(options);
     let database = Database::new(pool.await.expect("the server answers"));
     let mut standby = primary.standby(folder.join("standby"));
-    primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
-    primary.sql("SELECT pg_reload_conf()");
+    primary.wait_for_standby();
     assert!(ran(&order(&engine, &database, "order-1").await.expect("it runs")));
     standby.catch_up(&primary);
     standby.promote();
@@ -118,8 +113,7 @@ async fn a_commit_on_the_replaced_primary_is_in_doubt() {
                 .execute(tx)
                 .await?;
             // The commit is acknowledged although the standby does not have it, as after a cancelled wait.
-            primary.sql("ALTER SYSTEM SET synchronous_standby_names = ''");
-            primary.sql("SELECT pg_reload_conf()");
+            primary.wait_for_no_standby();
             Ok(super::world::created(local))
         })
     });
