@@ -5,11 +5,13 @@ use semel_core::id::OperationId;
 use semel_core::store::{Change, Error, Kind, Store as _, Written};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
-use semel_testkit::faults::Pause;
+use semel_testkit::faults::Gate;
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request};
 use semel_testkit::records::{claimed, id, is_done};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -22,12 +24,8 @@ async fn an_unreplicated_write_is_hidden_until_the_standby_has_it() {
     let store =
         Store::open(&format!("{}?timeout=1", server.url()), Options::default()).await.expect("it opens");
     let store = Arc::new(store);
-    let waits_for = |names: &str| {
-        server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
-        server.sql("SELECT pg_reload_conf()");
-    };
     let (first, second, third) = (claimed(1), claimed(2), claimed(3));
-    waits_for("nobody");
+    server.wait_for_missing_standby();
     let writing = tokio::spawn({
         let (store, first) = (Arc::clone(&store), first.clone());
         async move { store.write(id(1), Change::Insert(&first)).await }
@@ -48,12 +46,24 @@ async fn an_unreplicated_write_is_hidden_until_the_standby_has_it() {
         store.write(id(1), Change::Insert(&first)).await.expect_err("what refuses it is not confirmed");
     assert_eq!(again.kind(), Kind::Ambiguous);
     // A caller that did not wait for the answer does not know it either.
-    let impatient =
-        tokio::time::timeout(Duration::from_millis(300), store.write(id(3), Change::Insert(&third))).await;
-    assert!(impatient.is_err(), "the server waits: {impatient:?}");
+    let begun = server.sql("SELECT clock_timestamp()");
+    let sent = format!("SELECT count(*) {waiting} AND xact_start > '{begun}'");
+    let is_sent = async {
+        while server.sql(&sent) == "0" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        written = store.write(id(3), Change::Insert(&third)) => assert_eq!(
+            written.map_err(|error| error.kind()),
+            Err(Kind::Ambiguous),
+            "the server waits"
+        ),
+        () = is_sent => {}
+    }
     // Before any caller knows the result.
     assert_eq!(store.get(id(3)).await.map_err(|error| error.kind()), Err(Kind::Unavailable));
-    waits_for("");
+    server.wait_for_no_standby();
     let read = until(async || store.get(id(1)).await.ok()).await;
     assert_eq!(read.record(), Some(&first));
     let refused = store.write(id(1), Change::Insert(&first)).await.expect("an answer");
@@ -71,8 +81,7 @@ async fn a_cancelled_wait_is_noticed_where_warnings_are_hidden() {
     server.sql("ALTER ROLE ALL SET client_min_messages = 'error'");
     let url = format!("{}?timeout=20&listen=off", server.url());
     let store = Arc::new(Store::open(&url, Options::default()).await.expect("it opens"));
-    server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    server.sql("SELECT pg_reload_conf()");
+    server.wait_for_missing_standby();
     let ended_wait = async |writing: tokio::task::JoinHandle<Result<(), Error>>| {
         let cancel =
             "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
@@ -111,11 +120,7 @@ async fn a_missing_standby_does_not_use_up_the_connections() {
     let store = Arc::new(Store::open(&url, options).await.expect("it opens"));
     let stored = claimed(1);
     assert!(is_done(&store.write(id(1), Change::Insert(&stored)).await.expect("an answer")));
-    let waits_for = |names: &str| {
-        server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
-        server.sql("SELECT pg_reload_conf()");
-    };
-    waits_for("nobody");
+    server.wait_for_missing_standby();
     let mut callers = JoinSet::new();
     for number in 0..8 {
         let store = Arc::clone(&store);
@@ -151,7 +156,7 @@ async fn a_missing_standby_does_not_use_up_the_connections() {
     let duplicate = store.write(id(1), Change::Insert(&stored)).await.expect("an answer");
     assert!(matches!(duplicate, Written::Refused(reading) if reading.record() == Some(&stored)));
     callers.abort_all();
-    waits_for("");
+    server.wait_for_no_standby();
     let works = until(async || {
         number += 1;
         store.write(id(number), Change::Insert(&claimed(number))).await.ok()
@@ -168,13 +173,14 @@ async fn confirmations_are_shared_and_begin_after_the_commit() {
     let schema = Schema::new();
     let (store, proxy) = crate::faults::proxied(&schema).await;
     let confirmations = Arc::<AtomicU64>::default();
-    let counted = Arc::clone(&confirmations);
+    let (counted, gate) = (Arc::clone(&confirmations), Gate::new());
+    let held = gate.clone();
     proxy.set_plan(move |request: &Request<'_>| {
         if !request.contains(CONFIRMS) {
             return Fault::Pass;
         }
         counted.fetch_add(1, Ordering::SeqCst);
-        Fault::DelayResponse(Pause::of(Duration::from_millis(400)))
+        Fault::DelayResponse(held.pause())
     });
     let timeline = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
     let timeline: String =
@@ -184,12 +190,18 @@ async fn confirmations_are_shared_and_begin_after_the_commit() {
         async move { store.confirm(&timeline).await.expect("it is confirmed") }
     };
     let first = tokio::spawn(confirm());
-    while confirmations.load(Ordering::SeqCst) == 0 {
+    while !gate.is_waited_for() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // These may have committed after the first one began.
-    let others: JoinSet<()> = (0..20).map(|_| confirm()).collect();
-    others.join_all().await;
+    // These may have committed after the first one began. A caller waits as soon as it is polled.
+    let mut others: Vec<_> = (0..20).map(|_| Box::pin(confirm())).collect();
+    for other in &mut others {
+        assert!(poll_fn(|context| Poll::Ready(other.as_mut().poll(context).is_pending())).await);
+    }
+    gate.open();
+    for other in others {
+        other.await;
+    }
     assert!(first.is_finished());
     assert_eq!(confirmations.load(Ordering::SeqCst), 2, "one for all the others");
 }
@@ -269,32 +281,33 @@ async fn a_refusal_in_doubt_is_not_confirmed_by_another_server() {
     let first = claimed(1);
     assert!(is_done(&store.write(id(1), Change::Insert(&first)).await.expect("an answer")));
     store.doubt(id(1));
-    let is_sent = Arc::<AtomicU64>::default();
-    let sent = Arc::clone(&is_sent);
+    let refusal = Gate::new();
+    let held = refusal.clone();
     proxy.set_plan(move |request: &Request<'_>| {
         if !request.contains(b".write(") {
             return Fault::Pass;
         }
-        sent.fetch_add(1, Ordering::SeqCst);
-        Fault::DelayResponse(Pause::of(Duration::from_millis(800)))
+        Fault::DelayResponse(held.pause())
     });
     proxy.swap(crate::faults::address_in(&promoted.url()), Existing::Keep);
     let again = tokio::spawn({
         let store = Arc::clone(&store);
         async move { store.write(id(1), Change::Insert(&first)).await }
     });
-    while is_sent.load(Ordering::SeqCst) == 0 {
+    while !refusal.is_waited_for() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // On a new connection.
     assert_eq!(store.get(id(2)).await.expect("an answer").entry, None);
+    refusal.open();
     let again = again.await.expect("no panic").expect_err("the new primary does not have what refused it");
     assert_eq!(again.kind(), Kind::Ambiguous, "{again}");
     assert_eq!(primary.sql("SELECT count(*) FROM semel.records").trim(), "1");
 }
 
+/// Waits for at most a minute.
 async fn until<T>(mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..200 {
+    for _ in 0..1_200 {
         if let Some(value) = attempt().await {
             return value;
         }

@@ -5,13 +5,15 @@ use semel_core::machine::Unchanged;
 use semel_core::store::{Change, Kind, Store as _, Written};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::services;
+use semel_testkit::faults::Gate;
 use semel_testkit::proxy::{Existing, Fault, FaultProxy, Protocol, Request, Script};
 use semel_testkit::records::{claimed, finished, id, is_done};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::NoTls;
 
@@ -46,21 +48,30 @@ async fn batch_through(store: &Arc<Store>, proxy: &FaultProxy, fault: Fault) -> 
         ));
     }
     // The first write occupies the connection while the others gather.
-    let pause = Fault::DelayRequest(semel_testkit::faults::Pause::of(Duration::from_millis(300)));
-    proxy.set_plan(Script::of(WRITES, [pause, fault]));
+    let gate = Gate::new();
+    proxy.set_plan(Script::of(WRITES, [Fault::DelayRequest(gate.pause()), fault]));
     let first = tokio::spawn({
         let store = Arc::clone(store);
         async move { store.write(id(1_000), Change::Insert(&claimed(1_000))).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    let mut writes = JoinSet::new();
-    for number in 0..BATCH {
-        let store = Arc::clone(store);
-        writes.spawn(async move { store.write(id(number), Change::Insert(&claimed(number))).await });
+    while !gate.is_waited_for() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let answers = timeout(TIMEOUT, writes.join_all()).await.expect("a bounded wait");
+    let records: Vec<_> = (0..BATCH).map(|number| (id(number), claimed(number))).collect();
+    let mut writes: Vec<_> =
+        records.iter().map(|(id, record)| store.write(*id, Change::Insert(record))).collect();
+    for write in &mut writes {
+        // A write is queued as soon as it is polled.
+        assert!(poll_fn(|context| Poll::Ready(write.as_mut().poll(context).is_pending())).await);
+    }
+    gate.open();
+    let mut answers = Vec::new();
+    for write in writes {
+        let answer = timeout(TIMEOUT, write).await.expect("a bounded wait");
+        answers.push(answer.map_err(|error| error.kind()));
+    }
     assert!(is_done(&first.await.expect("no panic").expect("an answer")));
-    answers.into_iter().map(|answer| answer.map_err(|error| error.kind())).collect()
+    answers
 }
 
 #[tokio::test(flavor = "multi_thread")]
