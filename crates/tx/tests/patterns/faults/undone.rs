@@ -2,7 +2,7 @@
 
 use crate::world::{Pg, World, address, effect, effects, message, url, with_effects};
 use semel_core::id::OperationId;
-use semel_testkit::faults::Pause;
+use semel_testkit::faults::Gate;
 use semel_testkit::proxy::{Fault, FaultProxy, Protocol, Request};
 use semel_tx::patterns::{
     BusinessReferences, EventCounter, FenceGuard, Inbox, NaturalTable, PatternError, Transition, Value,
@@ -157,12 +157,14 @@ async fn a_call_dropped_before_its_last_answer_leaves_the_transaction_intact() {
         let world: Pg = shop().await;
         let (is_sent, text) = (Arc::<AtomicBool>::default(), &b"ROLLBACK TO SAVEPOINT"[..]);
         let (sent, last) = (Arc::clone(&is_sent), if is_work_good { b"RELEASE SAVEPOINT" } else { text });
+        let answer = Gate::new();
+        let held = answer.clone();
         let plan = move |request: &Request<'_>| {
             if !request.contains(last) {
                 return Fault::Pass;
             }
             sent.store(true, Ordering::Release);
-            Fault::DelayResponse(Pause::of(Duration::from_millis(100)))
+            Fault::DelayResponse(held.pause())
         };
         let proxy = FaultProxy::start(address(), Protocol::Postgres, plan).await.expect("a port");
         let proxied = url().replace(&address().to_string(), &proxy.address().to_string());
@@ -185,6 +187,7 @@ async fn a_call_dropped_before_its_last_answer_leaves_the_transaction_intact() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             // Nobody reads the answer meanwhile.
+            answer.open();
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
         Pg::run(&mut transaction, effect(&world, "after")).await.expect("the transaction continues");

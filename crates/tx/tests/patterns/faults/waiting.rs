@@ -8,6 +8,7 @@ use semel_tx::patterns::{
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_mins(1);
 
 async fn lock_timeout(connection: &mut sqlx::PgConnection) -> String {
     let row =
@@ -59,8 +60,10 @@ async fn waiting_for_an_operation_or_reference_is_bounded() {
     busy(references.bind(&mut *second, "invoice-117", operation).await.err());
     let mut second = world.begin().await;
     busy(counter.add(&mut *second, "op-1", 1).await.err());
-    drop(first);
+    // Only dropped, it would be rolled back a moment later.
+    first.rollback().await.expect("rolled back");
     let mut second = world.begin().await;
+    let references = references.wait(LONG);
     let bound = references.bind(&mut *second, "invoice-117", operation).await.expect("bound");
     assert_eq!(bound, Binding::Bound, "the holder is gone, and so are its writes");
 }
@@ -125,7 +128,7 @@ async fn the_total_wait_of_a_batch_is_bounded() {
     let late = patient.batch(&mut *connection, &batch, |_, _| Box::pin(async { Ok(()) })).await;
     assert!(matches!(late, Err(PatternError::Busy(_))), "{late:?}");
     failing.await.expect("no panic");
-    let done = patient.batch(&mut *connection, &batch, |_, _| Box::pin(async { Ok(()) })).await;
+    let done = patient.wait(LONG).batch(&mut *connection, &batch, |_, _| Box::pin(async { Ok(()) })).await;
     assert!(done.expect("nothing blocks it").iter().all(Result::is_ok));
 }
 

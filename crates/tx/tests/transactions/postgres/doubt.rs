@@ -115,7 +115,12 @@ async fn without_the_lock_nothing_is_concluded() {
         // A waiter for the lock gets it as soon as the transaction ends, before anyone who only tries.
         let locking = sqlx::query("SELECT pg_advisory_lock($1)").bind(lock_number(&id)).execute(&mut *holder);
         let (locked, ()) = tokio::join!(locking, async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                           AND (classid::bigint << 32) + objid::bigint = {n}";
+            let waiting = waiting.replace("{n}", &lock_number(&id).to_string());
+            while world.number(&waiting).await == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             taken.notify_one();
         });
         locked.expect("locked");

@@ -9,7 +9,8 @@ use semel_tx::{Error, LocalEnding};
 use sqlx::AssertSqlSafe;
 use std::time::Duration;
 
-const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Long enough for everything that has to be in time on a busy machine.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 async fn engine(world: &World) -> Engine {
     let settings = Settings { store_timeout: STORE_TIMEOUT, ..Settings::default() };

@@ -51,7 +51,7 @@ async fn batch(
         };
         tokio::spawn(async move { node.transact(intent(&format!("neighbour-{number}")), counted).await })
     };
-    let pause = || tokio::time::sleep(Duration::from_millis(60));
+    let pause = || tokio::time::sleep(Duration::from_millis(250));
     let first = neighbour(0);
     pause().await;
     let faulty = tokio::spawn({

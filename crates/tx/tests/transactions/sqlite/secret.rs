@@ -75,14 +75,19 @@ async fn nodes_run_each_command_once_during_a_secret_change() {
         "nothing has moved yet"
     );
     advance(&quick.engine, Phase::Moving).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut orders = 80;
+    while world.number("SELECT count(*) FROM semel_records WHERE state = 7") == 0 {
+        assert!(orders < 10_000, "no command moves");
+        assert_eq!(storm(&world, &[&quick], orders..orders + 1).await, 1);
+        orders += 1;
+    }
     assert_eq!(storm(&world, &[&quick, &slow], 20..60).await, 30);
     // A batch of either node may have won all of them. The quick one has these alone.
     assert_eq!(storm(&world, &[&quick], 55..70).await, 10);
     assert!(world.number("SELECT count(*) FROM semel_records WHERE state = 7") >= 10, "commands have moved");
     assert_eq!(storm(&world, &[&quick, &slow], 50..80).await, 10);
-    assert_eq!(world.orders(), 80);
+    assert_eq!(world.orders(), i64::from(orders));
     let records = world.number("SELECT count(*) FROM semel_records WHERE state = 2");
-    assert_eq!(records, 80, "one record for each command, under one of its ids");
+    assert_eq!(records, i64::from(orders), "one record for each command, under one of its ids");
     world.assert_sound(&quick).await;
 }
