@@ -5,12 +5,19 @@ use super::world::{
 };
 use semel::core::outcome::Outcome;
 use semel::core::record::StateName;
-use semel::{Class, Engine, RefusalReason, memory};
+use semel::{Class, Engine, RefusalReason, Settings, memory};
 use semel_tx::{Error, LocalEnding};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
+
+/// A node for many calls at once: on a busy machine, all of them take longer than a single one may.
+async fn patient_node(world: &World) -> Node {
+    let timeout = Duration::from_secs(50);
+    let settings = Settings { store_timeout: timeout, request_timeout: timeout, ..Settings::default() };
+    Node::on(&world.path(), |builder| builder.settings(settings)).await
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_and_its_record_are_committed_together_and_replayed() {
@@ -74,7 +81,7 @@ async fn a_refusal_is_committed_without_what_the_work_wrote() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_duplicates_have_one_effect_and_are_all_answered() {
     let world = World::new();
-    let node = world.node().await;
+    let node = patient_node(&world).await;
     let runs = Arc::new(AtomicUsize::new(0));
     let mut calls = JoinSet::new();
     for _ in 0..10_000 {
@@ -97,7 +104,7 @@ async fn ten_thousand_duplicates_have_one_effect_and_are_all_answered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_with_the_same_keys_run_each_command_once() {
     let world = World::new();
-    let nodes = [world.node().await, world.node().await];
+    let nodes = [patient_node(&world).await, patient_node(&world).await];
     let mut calls = JoinSet::new();
     for key in 0..200 {
         for node in nodes.iter().cycle().take(6) {
@@ -119,7 +126,7 @@ async fn two_processes_with_the_same_keys_run_each_command_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn local_commands_share_the_commit() {
     let world = World::new();
-    let node = world.node().await;
+    let node = patient_node(&world).await;
     // The log does not show how often the file's change counter moved, but its frames show how often it was
     // synced.
     let mut calls = JoinSet::new();
