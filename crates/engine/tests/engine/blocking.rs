@@ -109,8 +109,7 @@ async fn a_lease_is_renewed_while_the_runtimes_timer_is_blocked() {
     let (fate, renewed) = reporting(Question::Swap);
     let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), fate));
     let engine = Engine::builder(store).build().await.expect("the store answers");
-    let policy =
-        Policy::new(Class::External).with(|policy| policy.lease = Duration::from_millis(300)).expect("valid");
+    let policy = Policy::new(Class::External).with(|policy| policy.lease = secs(3)).expect("valid");
     let work = |attempt: Attempt| async move {
         tokio::time::sleep(Duration::from_millis(20)).await;
         for _ in 0..3 {

@@ -127,7 +127,7 @@ fn a_released_key_takes_another_payload() {
 
 #[test]
 fn a_silent_owner_may_still_act_for_a_stated_time() {
-    let mut world = World::with(&["--lease", "1s"]);
+    let mut world = World::with(&["--lease", "4s"]);
     let key = key(1);
     let hanging = crate::world::send(world.gateway.address, "/hang", Some(&key), "{}");
     world.upstream.hanging(1);

@@ -105,7 +105,7 @@ fn a_long_stream_in_shadow_mode_raises_no_alarm() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let (store, service) = (scratch.store(), upstream.address);
     let text = format!(
-        "[upstream]\nurl = \"http://{service}\"\nconnect_timeout = \"1s\"\nresponse_timeout = \"1s\"\n\
+        "[upstream]\nurl = \"http://{service}\"\nconnect_timeout = \"3s\"\nresponse_timeout = \"3s\"\n\
          [store]\nurl = '{store}'\n[defaults]\nmode = \"shadow\"\n"
     );
     let gateway = Gateway::start(&["--config", &scratch.write("semel.toml", text), "--admin", "127.0.0.1:0"]);

@@ -6,7 +6,8 @@ use semel_test_support::client::TestRequest;
 use semel_test_support::upstream::{Act, Seen, Upstream, charged, response};
 use std::sync::{Arc, Mutex};
 
-const ASKED: &str = "[defaults.authorize]\npath = \"/session/{operation_id}\"\nheaders = [\"x-device\"]\ntimeout = \"300ms\"\n";
+const ASKED: &str =
+    "[defaults.authorize]\npath = \"/session/{operation_id}\"\nheaders = [\"x-device\"]\ntimeout = \"3s\"\n";
 
 /// A service that charges, and answers questions about the session as configured.
 async fn world_with_sessions(act: &Arc<Mutex<Act>>) -> World {

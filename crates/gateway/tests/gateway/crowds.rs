@@ -110,7 +110,7 @@ async fn a_trusted_proxys_client_has_its_own_address() {
 
 #[tokio::test]
 async fn uploads_that_never_begin_do_not_take_the_services_connections() {
-    let world = World::configured_before("connections_max = 4\nconnect_timeout = \"1s\"", "", charge).await;
+    let world = World::configured_before("connections_max = 4\nconnect_timeout = \"3s\"", "", charge).await;
     let mut silent = Vec::new();
     for _ in 0..8 {
         let mut client = connect_from(&world, GREEDY).await;
@@ -128,7 +128,7 @@ async fn uploads_that_never_begin_do_not_take_the_services_connections() {
 
 #[tokio::test]
 async fn uploads_that_drip_leave_connections_for_another_client() {
-    let world = World::configured_before("connections_max = 64\nconnect_timeout = \"1s\"", "", charge).await;
+    let world = World::configured_before("connections_max = 64\nconnect_timeout = \"3s\"", "", charge).await;
     let mut dripping = Vec::new();
     for _ in 0..64 {
         let mut client = connect_from(&world, GREEDY).await;

@@ -236,8 +236,8 @@ async fn a_doubt_survives_a_later_attempt_without_effect(kind: StoreKind) {
 async fn past_the_time_that_the_upstream_remembers_a_doubt_stays_one(kind: StoreKind) {
     let flags = [
         &SHORT[..],
-        &["--class", "downstream", "--connect-timeout", "100ms", "--response-timeout", "100ms"],
-        &["--dedup-window", "6300ms"],
+        &["--class", "downstream", "--connect-timeout", "1s", "--response-timeout", "100ms"],
+        &["--dedup-window", "7200ms"],
     ]
     .concat();
     let world = World::on(kind, &flags, |_| Act::Hang).await;

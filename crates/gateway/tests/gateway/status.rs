@@ -251,7 +251,7 @@ async fn an_upstream_that_hangs(kind: StoreKind) {
 }
 
 async fn a_doubt_is_retryable_where_the_upstream_recognises_repeats(kind: StoreKind) {
-    let flags = ["--class", "downstream", "--response-timeout", "300ms"];
+    let flags = ["--class", "downstream", "--response-timeout", "2s"];
     let world = World::on(kind, &flags, |seen| if seen.number == 1 { Act::Hang } else { Act::End }).await;
     let first = world.charge(5).await;
     world.is_problem(&first, 504, "UPSTREAM_TIMEOUT", true).await;

@@ -43,10 +43,10 @@ async fn answered_while_suspended(flags: &[&str], pause: Duration) {
 #[tokio::test]
 async fn a_response_that_arrived_while_the_gateway_was_suspended_is_used() {
     // The deadline of the work is the sum of both timeouts and a second.
-    let flags = ["--connect-timeout", "1s", "--response-timeout", "2s"];
+    let flags = ["--connect-timeout", "5s", "--response-timeout", "6s"];
     tokio::join!(
-        answered_while_suspended(&flags, Duration::from_millis(2500)),
-        answered_while_suspended(&flags, Duration::from_millis(4500)),
+        answered_while_suspended(&flags, Duration::from_millis(6_500)),
+        answered_while_suspended(&flags, Duration::from_millis(12_500)),
     );
 }
 
@@ -56,13 +56,13 @@ async fn a_key_is_released_if_the_gateway_was_suspended_before_it_sent_anything(
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("https://{}", silent.local_addr().expect("an address"));
     let scratch = Scratch::new();
-    let timeouts = ["--connect-timeout", "2s", "--response-timeout", "100ms"];
+    let timeouts = ["--connect-timeout", "6s", "--response-timeout", "100ms"];
     let gateway = Gateway::start_before(&url, &scratch, &timeouts);
     let to = gateway.address;
     let call = tokio::spawn(async move { order(1).send(to).await });
     let _connection = within(silent.accept()).await.expect("a connection");
     gateway.freeze();
-    sleep(Duration::from_millis(4500)).await;
+    sleep(Duration::from_millis(8_500)).await;
     gateway.thaw();
     let reply = within(call).await.expect("no panic").expect("an answer");
     assert_eq!(reply.status, 503, "{:?}", reply.code());

@@ -8,8 +8,9 @@ use semel_test_support::upstream::{Act, Seen, Upstream, says};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
+/// The lease is long enough for what has to be asked about an attempt after its gateway was killed.
 const FLAGS: [&str; 8] =
-    ["--lease", "1s", "--wait", "0s", "--response-timeout", "30s", "--admin", "127.0.0.1:0"];
+    ["--lease", "6s", "--wait", "0s", "--response-timeout", "30s", "--admin", "127.0.0.1:0"];
 
 /// Two gateways in front of one service, whose first attempt failed with an unknown outcome.
 struct Pair {

@@ -108,8 +108,7 @@ async fn a_request_with_an_ambiguous_claim_is_not_forwarded() {
             _ => Fault::FailBefore,
         };
         let store = Arc::new(Faulty::new(Arc::new(memory::Store::new()), plan));
-        let settings =
-            Settings { store_timeout: std::time::Duration::from_millis(100), ..Settings::default() };
+        let settings = Settings { store_timeout: std::time::Duration::from_secs(1), ..Settings::default() };
         let engine = Engine::builder(store).settings(settings);
         let layer = Layer::new(engine.build().await.expect("it answers"), open()).expect("valid");
         let server = Server::under(layer, world::charged).await;

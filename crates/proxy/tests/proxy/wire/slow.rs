@@ -71,12 +71,14 @@ async fn idle_time_starts_after_a_slow_response() {
 
 #[tokio::test]
 async fn a_slow_service_is_no_fault_of_the_client() {
-    let limits = Options { idle_timeout: SHORT, head_timeout: SHORT, body_timeout: SHORT, ..options() };
-    let world = World::with(Options { write_timeout: SHORT, ..limits }).await;
+    // None of them may end the connection while the test sends its request, also on a busy machine.
+    let short = Duration::from_secs(1);
+    let limits = Options { idle_timeout: short, head_timeout: short, body_timeout: short, ..options() };
+    let world = World::with(Options { write_timeout: short, ..limits }).await;
     let mut client = world.connect().await;
     client.send(get("/hang")).await;
     within(world.service.arrived.notified()).await;
-    tokio::time::sleep(SHORT * 3).await;
+    tokio::time::sleep(short * 3).await;
     world.service.release();
     client.until("GET /hang ").await;
 }
@@ -188,13 +190,15 @@ async fn a_dripping_body_is_cut_off() {
 
 #[tokio::test]
 async fn a_body_at_the_minimum_rate_is_read_to_its_end() {
-    let world = World::with(rate(1)).await;
+    // Longer than a busy machine lets a client wait between two bytes.
+    let window = Duration::from_secs(2);
+    let world = World::with(Options { rate_min: Rate { bytes_per_second: 1, window }, ..options() }).await;
     let mut client = world.connect().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n").await;
     // Twice as long as a client may lag behind.
     for _ in 0..40 {
         client.send("x").await;
-        tokio::time::sleep(SHORT * 6 / 40).await;
+        tokio::time::sleep(window * 2 / 40).await;
     }
     client.until(&"x".repeat(40)).await;
 }
