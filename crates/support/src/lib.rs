@@ -1,6 +1,7 @@
 //! Shared support for the tests of several crates.
 //!
-//! **What lives here**: files, printed texts, clients, servers, and the service behind the gateway. **What must never**: a dependency on our own
+//! **What lives here**: files, printed texts, clients, servers and how they are started, and the service
+//! behind the gateway. **What must never**: a dependency on our own
 //! crates, or an option that only one test program needs.
 
 #[cfg(feature = "http")]
@@ -8,6 +9,7 @@ mod address;
 #[cfg(feature = "http")]
 pub mod client;
 mod key;
+pub mod launcher;
 mod postgres;
 mod redis;
 #[cfg(feature = "http")]

@@ -10,7 +10,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::account::Account;
+use semel_test_support::launcher::Account;
+pub(super) use semel_test_support::launcher::describe;
 
 const SHARED_FOLDER: &str = "/var/tmp";
 
@@ -83,17 +84,6 @@ impl Home {
     pub(super) fn exists(&self) -> bool {
         self.folder.is_dir()
     }
-}
-
-/// An error about a file, with the file's path.
-pub(super) fn describe(path: &Path, error: &std::io::Error) -> String {
-    let hint = match error.kind() {
-        ErrorKind::PermissionDenied => {
-            "; another user may have created it, so continue as that user or as root"
-        }
-        _ => "",
-    };
-    format!("{}: {error}{hint}", path.display())
 }
 
 /// A folder that every user can enter, named after the one that they cannot.

@@ -7,11 +7,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::account::Account;
 use super::home::{Home, describe};
-use super::process;
 use super::server::Server;
 use crate::tools::packages;
+use semel_test_support::launcher::{Account, process};
 
 /// Half a minute in total: a server needs time to recover its data after a crash.
 const ATTEMPTS_MAX: u32 = 300;

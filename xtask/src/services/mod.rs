@@ -3,14 +3,12 @@
 //! To add a server, write a file with a [`Server`] and add it to [`SERVERS`]. Servers listen only on
 //! 127.0.0.1. Other people's servers are never stopped.
 
-mod account;
 mod arguments;
 mod for_tests;
 mod home;
 mod instance;
 mod pgbouncer;
 mod postgres;
-mod process;
 mod redis;
 mod server;
 mod state;

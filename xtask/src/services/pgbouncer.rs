@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::home::{Home, describe};
-use super::postgres::{Postgres, ask};
-use super::process;
+use super::postgres::Postgres;
 use super::server::Server;
 use crate::cargo;
 use crate::tools::packages;
+use semel_test_support::launcher::postgres::ask;
+use semel_test_support::launcher::process;
 
 const PROGRAM: &str = "pgbouncer";
 const PID_FILE: &str = "pgbouncer.pid";

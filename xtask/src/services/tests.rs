@@ -6,9 +6,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use super::account::Account;
 use super::home::Home;
 use super::*;
+use semel_test_support::launcher::Account;
+use semel_test_support::launcher::postgres::ask as try_ask;
 
 const SERVER: &dyn Server = &postgres::Postgres;
 const STANDBY: &dyn Server = &postgres::Standby;
@@ -114,7 +115,7 @@ impl Drop for Sandbox {
 }
 
 fn ask(url: &str, sql: &str) -> String {
-    postgres::ask(url, sql).unwrap()
+    try_ask(url, sql).unwrap()
 }
 
 #[test]
@@ -242,9 +243,9 @@ fn a_standby_replicates_and_is_recreated_after_a_promotion() {
     let (primary, _, primary_is_new) = sandbox.up();
     assert!(!primary_is_new && primary != standby, "the standby needs the primary");
     ask(&primary, "CREATE TABLE copied (n int)");
-    let seen = || postgres::ask(&standby, "SELECT count(*) FROM copied").is_ok_and(|count| count == "0");
+    let seen = || try_ask(&standby, "SELECT count(*) FROM copied").is_ok_and(|count| count == "0");
     assert!(becomes_true(seen), "the table was not copied");
-    let refused = postgres::ask(&standby, "INSERT INTO copied VALUES (1)").unwrap_err();
+    let refused = try_ask(&standby, "INSERT INTO copied VALUES (1)").unwrap_err();
     assert!(refused.contains("read-only transaction"), "{refused}");
     assert_eq!(sandbox.up_of(STANDBY), (standby.clone(), pid, false));
 

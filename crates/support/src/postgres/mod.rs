@@ -3,29 +3,19 @@
 //! A server from its start to its end, and a standby of it. Servers that several tests share are in
 //! [`services`](crate::services).
 
-mod programs;
 #[cfg(feature = "postgres")]
 pub mod schema;
 #[cfg(test)]
 mod tests;
 
-pub use programs::ProgramError;
-
+use crate::launcher::postgres::{self, Programs};
+use crate::launcher::{self, process};
 use crate::services;
-use programs::Programs;
-use std::fmt;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// Used at each start. Every commit is synced, as by default. There is no Unix socket, and a standby looks for its
-/// primary ten times a second.
-const SETTINGS: &str = "-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
-                        -c wal_retrieve_retry_interval=100ms";
-
-/// An ordinary role with its own database.
-const ROLE: [&str; 2] = ["CREATE ROLE semel LOGIN CREATEDB", "CREATE DATABASE semel OWNER semel"];
 
 /// Half a minute in total.
 const LOOKS_MAX: u32 = 300;
@@ -60,15 +50,8 @@ impl PostgresServer {
     pub fn start(dir: impl AsRef<Path>) -> Self {
         let programs = Programs::find().expect("PostgreSQL is installed");
         let mut server = Self::new(programs, dir.as_ref());
-        let data = server.data();
-        server.programs.run(
-            "initdb",
-            &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "-D", &data],
-        );
+        server.programs.create(&server.data()).expect("PostgreSQL's own programs work");
         server.start_on_some_port();
-        for sql in ROLE {
-            server.ask("postgres", sql).expect("a role and a database");
-        }
         server
     }
 
@@ -77,34 +60,23 @@ impl PostgresServer {
     #[must_use]
     pub fn standby(&self, dir: impl AsRef<Path>) -> Self {
         let mut standby = Self::new(self.programs.clone(), dir.as_ref());
-        let (data, primary) = (standby.data(), self.admin_url());
         let slot = format!("standby_{}", spare_port());
-        standby.programs.run(
-            "pg_basebackup",
-            &[
-                "-w",
-                "-R",
-                "-C",
-                "-S",
-                &slot,
-                "-X",
-                "stream",
-                "-c",
-                "fast",
-                "--no-sync",
-                "-d",
-                &primary,
-                "-D",
-                &data,
-            ],
-        );
+        let copied = standby.programs.copy(&self.admin_url(), &slot, &standby.data());
+        copied.expect("PostgreSQL's own programs work");
         standby.start_on_some_port();
         standby
     }
 
     fn new(programs: Programs, dir: &Path) -> Self {
         std::fs::create_dir_all(dir).expect("a directory for the server");
-        programs.give(dir);
+        let account = programs.account();
+        account.take_over(dir).expect("a directory for the server's user");
+        assert!(
+            account.can_enter(dir),
+            "the user {} cannot enter {}: use a directory that everybody can",
+            postgres::USER,
+            dir.display()
+        );
         Self { programs, dir: dir.to_owned(), port: 0 }
     }
 
@@ -125,11 +97,7 @@ impl PostgresServer {
 
     /// The server's process, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        let file = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).ok()?;
-        let pid: u32 = file.lines().next()?.trim().parse().ok()?;
-        let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
-        let data_dir = std::fs::canonicalize(self.dir.join("data")).ok()?;
-        (folder == data_dir).then_some(pid)
+        process::find(&self.data().join(postgres::PID_FILE), &self.data()).expect("files of the server")
     }
 
     /// The server's answer to the superuser: rows as lines, columns separated by `|`. Panics if the server reports an
@@ -138,21 +106,18 @@ impl PostgresServer {
         self.try_sql(sql).expect("an answer of PostgreSQL")
     }
 
-    /// The same, with the failure of `psql` as the error.
-    pub fn try_sql(&self, sql: &str) -> Result<String, ProgramError> {
-        self.ask("semel", sql)
-    }
-
-    fn ask(&self, database: &str, sql: &str) -> Result<String, ProgramError> {
-        let url = format!("postgres://postgres@127.0.0.1:{}/{database}", self.port);
-        self.programs.try_run("psql", &["-X", "-w", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &url])
+    /// The same, with the output of `psql` as the error.
+    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+        postgres::ask(&self.admin_url(), sql)
     }
 
     /// A `psql` that connects to this database as the superuser through `port`, where a proxy may listen, and reads
     /// commands from its standard input.
     pub fn psql(&self, port: u16) -> Command {
         let url = format!("postgres://postgres@127.0.0.1:{port}/semel");
-        self.programs.command("psql", &["-X", "-w", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", &url])
+        let mut psql = self.programs.command("psql");
+        psql.args(["-X", "-w", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", &url]);
+        psql
     }
 
     /// Kills every process of the server with SIGKILL. Nothing more is written; clients find their connections closed.
@@ -161,7 +126,7 @@ impl PostgresServer {
         // The server first, because it restarts missing processes.
         let mut pids = vec![pid];
         pids.extend(children(pid));
-        programs::signal("KILL", &pids);
+        signal("KILL", &pids);
         wait_until("the server is gone", || self.pid().is_none());
     }
 
@@ -169,8 +134,8 @@ impl PostgresServer {
     pub fn halt(&self) {
         let Some(pid) = self.pid() else { return };
         // The server first, because it would start missing processes.
-        programs::signal("STOP", &[pid]);
-        programs::signal("STOP", &children(pid));
+        signal("STOP", &[pid]);
+        signal("STOP", &children(pid));
     }
 
     /// Halts the processes behind the connections of the ordinary role, each while it runs no statement: a process that
@@ -185,10 +150,10 @@ impl PostgresServer {
             if found.is_empty() {
                 break;
             }
-            programs::signal("STOP", &found);
+            signal("STOP", &found);
             let active = self.pids("state = 'active'");
             let (active, idle): (Vec<u32>, _) = found.into_iter().partition(|pid| active.contains(pid));
-            programs::signal("CONT", &active);
+            signal("CONT", &active);
             halted.extend(idle);
         }
         halted.len()
@@ -203,14 +168,14 @@ impl PostgresServer {
     /// Continues everything that was halted.
     pub fn resume(&self) {
         let Some(pid) = self.pid() else { return };
-        programs::signal("CONT", &children(pid));
-        programs::signal("CONT", &[pid]);
+        signal("CONT", &children(pid));
+        signal("CONT", &[pid]);
     }
 
     /// Stops the server properly: open transactions are rolled back.
     pub fn stop(&mut self) {
         if self.pid().is_some() {
-            self.programs.run("pg_ctl", &["stop", "-w", "-t", "60", "-m", "fast", "-D", &self.data()]);
+            self.programs.stop(&self.data(), "fast").expect("PostgreSQL's own programs work");
         }
     }
 
@@ -218,7 +183,6 @@ impl PostgresServer {
     /// is stopped first. Returns as soon as it answers.
     pub fn restart(&mut self) {
         self.stop();
-        let _ = std::fs::remove_file(self.dir.join("data/postmaster.pid"));
         // Processes of a killed server keep its memory, and clients keep its port, slightly longer than the server
         // itself.
         wait_until("the server has started", || self.try_start().is_ok());
@@ -228,40 +192,34 @@ impl PostgresServer {
     /// refuses connections as it does after every crash.
     pub fn restart_recovering(&mut self) {
         self.kill();
-        let data = self.dir.join("data");
-        let _ = std::fs::remove_file(data.join("postmaster.pid"));
+        let data = self.data();
         // After a crash there is no phase in which it takes reads and no writes.
         let waits =
             "hot_standby = off\nrestore_command = 'while [ ! -e recovered ]; do sleep 0.05; done; false'\n";
         for (name, text) in [("recovery.signal", ""), ("postgresql.auto.conf", waits)] {
-            std::fs::write(data.join(name), text).expect("a file for the server");
-            self.programs.give_file(&data.join(name));
+            self.give(name, text);
         }
-        let options = format!("-p {} {SETTINGS}", self.port);
-        let log = text(&self.dir.join("log"));
-        self.programs.run("pg_ctl", &["start", "-W", "-o", &options, "-D", &self.data(), "-l", &log]);
+        let begun = self.programs.begin_start(&data, &self.log(), self.port);
+        begun.expect("PostgreSQL's own programs work");
         wait_until("the server recovers", || {
-            let refused = self.try_sql("SELECT 1");
-            matches!(refused, Err(ProgramError::Failed { message, .. }) if message.contains("starting up"))
+            self.try_sql("SELECT 1").is_err_and(|refused| refused.contains("starting up"))
         });
     }
 
     /// Lets the recovery end.
     pub fn finish_recovery(&self) {
-        std::fs::write(self.dir.join("data/recovered"), "").expect("a file for the server");
+        std::fs::write(self.data().join("recovered"), "").expect("a file for the server");
     }
 
     /// Makes a standby accept writes. Returns as soon as it does. Its old primary is not informed.
     pub fn promote(&mut self) {
-        self.programs.run("pg_ctl", &["promote", "-w", "-t", "60", "-D", &self.data()]);
+        self.programs.promote(&self.data()).expect("PostgreSQL's own programs work");
     }
 
     /// Makes the server offer TLS with this certificate and key, both PEM. Connections without it stay possible.
     pub fn offer_tls(&self, certificate: &str, key: &str) {
         for (name, text) in [("server.crt", certificate), ("server.key", key)] {
-            let path = self.dir.join("data").join(name);
-            std::fs::write(&path, text).expect("a file for the server");
-            self.programs.give_file(&path);
+            self.give(name, text);
         }
         self.sql("ALTER SYSTEM SET ssl = on");
         self.sql("SELECT pg_reload_conf()");
@@ -315,46 +273,40 @@ impl PostgresServer {
     }
 
     fn start_on_some_port(&mut self) {
-        let mut failure = None;
+        let mut failure = String::new();
         for _ in 0..PORTS_MAX {
             // Another process may take the port before the server does.
             self.port = spare_port();
             match self.try_start() {
                 Ok(()) => return,
-                Err(error) => failure = Some(error),
+                Err(reason) => failure = reason,
             }
         }
-        panic!("PostgreSQL does not start: {}", failure.expect("it was tried"));
+        panic!("PostgreSQL does not start: {failure}");
     }
 
-    fn try_start(&self) -> Result<(), StartError> {
-        let log = self.dir.join("log");
-        let _ = std::fs::remove_file(&log);
-        let options = format!("-p {} {SETTINGS}", self.port);
-        let (data, log_path) = (self.data(), text(&log));
-        let arguments = ["start", "-w", "-t", "60", "-o", &options, "-D", &data, "-l", &log_path];
-        self.programs.try_run("pg_ctl", &arguments).map(drop).map_err(|cause| {
-            let log = std::fs::read_to_string(&log).unwrap_or_default();
-            StartError { cause, log }
+    fn try_start(&self) -> Result<(), String> {
+        self.programs.start(&self.data(), &self.log(), self.port, &[]).map_err(|reason| {
+            let log = std::fs::read_to_string(self.log()).unwrap_or_default();
+            format!("{reason}\n{log}")
         })
     }
 
-    fn data(&self) -> String {
-        text(&self.dir.join("data"))
+    /// Writes a file of the server's data, which only the server may read.
+    fn give(&self, name: &str, text: &str) {
+        let path = self.data().join(name);
+        std::fs::write(&path, text).expect("a file for the server");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("permissions of the server's file");
+        self.programs.account().take_over(&path).expect("a file for the server's user");
     }
-}
 
-/// A server that does not start.
-#[derive(Debug)]
-struct StartError {
-    cause: ProgramError,
-    /// What the server wrote to its log.
-    log: String,
-}
+    fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.cause, self.log)
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
     }
 }
 
@@ -362,18 +314,21 @@ impl Drop for PostgresServer {
     fn drop(&mut self) {
         if self.pid().is_some() {
             self.resume();
-            drop(self.programs.try_run("pg_ctl", &["stop", "-w", "-m", "immediate", "-D", &self.data()]));
+            drop(self.programs.stop(&self.data(), "immediate"));
         }
     }
-}
-
-fn text(path: &Path) -> String {
-    path.to_str().expect("a path that is UTF-8").to_owned()
 }
 
 fn spare_port() -> u16 {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a spare port");
     socket.local_addr().expect("its number").port()
+}
+
+/// Sends a signal: `KILL`, `STOP`, `CONT`. It is not a failure if a process has ended meanwhile.
+fn signal(name: &str, pids: &[u32]) {
+    let numbers: Vec<_> = pids.iter().map(u32::to_string).collect();
+    let script = format!("kill -{name} {}; true", numbers.join(" "));
+    launcher::output(Command::new("/bin/sh").args(["-c", &script])).expect("a shell");
 }
 
 /// The processes whose parent is `pid`.

@@ -13,9 +13,8 @@ fn commits_survive_a_kill_and_the_port_stays() {
     server.sql("CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)");
     // One of its processes is too busy to notice that the server has stopped.
     let busy = server.admin_url();
-    let programs = server.programs.clone();
     let query = std::thread::spawn(move || {
-        programs.try_run("psql", &["-X", "-c", "SELECT count(*) FROM generate_series(1, 1000000000)", &busy])
+        postgres::ask(&busy, "SELECT count(*) FROM generate_series(1, 1000000000)")
     });
     let running =
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%series%' AND pid <> pg_backend_pid()";

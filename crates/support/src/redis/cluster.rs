@@ -1,14 +1,12 @@
 //! A Redis cluster that belongs to one test.
 
 use super::{RedisReply, RedisServer, wait_until};
+use crate::launcher::redis::{self, NEVER_FAILED_MS};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const SERVERS: usize = 6;
 /// After this many milliseconds without an answer, the others consider a server failed, and its replica takes over.
 const FAILED_AFTER_MS: &str = "5000";
-/// Longer than a busy machine keeps a server waiting: a takeover that no test asked for loses the last writes.
-const NEVER_FAILED_MS: &str = "15000";
 /// Where no replica can take over.
 const WITHOUT_REPLICAS_MS: &str = "1000";
 
@@ -43,15 +41,12 @@ impl RedisCluster {
     fn create(dir: &Path, arguments: &[&[&str]], replicas: &str, failed_after_ms: &str) -> Self {
         let start = |(number, arguments): (usize, &&[&str])| {
             // The servers use a second port, ten thousand higher, to talk to each other.
-            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", failed_after_ms];
+            let more = redis::in_cluster(failed_after_ms);
             RedisServer::start(dir.join(number.to_string()), &[&more[..], *arguments].concat())
         };
         let cluster = Self { servers: arguments.iter().enumerate().map(start).collect() };
         let addresses: Vec<_> = cluster.servers.iter().map(RedisServer::address).collect();
-        let mut create = vec!["create".to_owned()];
-        create.extend(addresses);
-        create.extend(["--cluster-replicas", replicas, "--cluster-yes"].map(str::to_owned));
-        run(&create);
+        redis::create_cluster(&addresses, replicas).expect("a cluster");
         let count = cluster.servers.len();
         wait_until("the cluster agrees", || cluster.servers.iter().all(|server| is_ready(server, count)));
         cluster
@@ -87,25 +82,11 @@ impl RedisCluster {
         let mut others = self.servers.iter().filter(|server| server.info("role") == "master");
         let to = others.next_back().expect("another one");
         assert_ne!(id(from), id(to));
-        run(&[
-            "reshard".to_owned(),
-            from.address(),
-            "--cluster-from".to_owned(),
-            id(from),
-            "--cluster-to".to_owned(),
-            id(to),
-            "--cluster-slots".to_owned(),
-            count.to_string(),
-            "--cluster-yes".to_owned(),
-        ]);
+        let (address, from, to, count) = (from.address(), id(from), id(to), count.to_string());
+        let between = ["--cluster-from", &from, "--cluster-to", &to];
+        let reshard = [&["reshard", &address], &between[..], &["--cluster-slots", &count, "--cluster-yes"]];
+        redis::manage_cluster(&reshard.concat()).expect("the slots are moved");
     }
-}
-
-fn run(arguments: &[String]) {
-    let mut command = Command::new("redis-cli");
-    command.arg("--cluster").args(arguments).stdin(Stdio::null());
-    let output = command.output().expect("redis-cli is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// A new cluster still refuses commands for a moment.

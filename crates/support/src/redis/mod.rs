@@ -10,6 +10,7 @@ mod valkey;
 pub use client::{RedisClient, RedisReply};
 pub use cluster::RedisCluster;
 
+use crate::launcher::redis;
 use crate::services;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
@@ -23,20 +24,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PORTS_MAX: u32 = 5;
 /// A script that adds keys.
 const FILLER: &str = "for at = 1, 3000 do redis.call('SET', 'filler:' .. at, string.rep('x', 100)) end";
-
-/// Used at each start: every write is synced before it is answered, and nothing is evicted.
-const SETTINGS: &[&str] = &[
-    "--appendonly",
-    "yes",
-    "--appendfsync",
-    "always",
-    "--save",
-    "",
-    "--maxmemory-policy",
-    "noeviction",
-    "--daemonize",
-    "no",
-];
 
 /// A Redis server on 127.0.0.1, in a directory of the caller. It stops when it is dropped; its files are removed with
 /// the directory. Calls block, and panic if the server fails.
@@ -181,11 +168,7 @@ impl RedisServer {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program[0]);
-        command
-            .args(&self.program[1..])
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
-            .arg(&self.dir);
-        command.args(SETTINGS).args(&self.more);
+        command.args(&self.program[1..]).args(redis::arguments(&self.dir, self.port)).args(&self.more);
         command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
         command
     }

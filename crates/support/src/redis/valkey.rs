@@ -1,13 +1,10 @@
 //! The program of the Valkey server that `cargo xtask services` runs.
 
 use super::RedisClient;
+use crate::launcher::redis;
 use crate::services;
 use std::ffi::OsString;
 use std::path::Path;
-
-/// If it was unpacked with its own libraries, as `cargo xtask services` does, its loader is next to them.
-const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// The command that starts another server: the program and its first arguments. The running server reports its
 /// location.
@@ -19,10 +16,7 @@ pub(super) fn program() -> Option<Vec<OsString>> {
         services::leave_out("Valkey runs on another machine, and a test that kills it needs one here");
         return None;
     }
+    // `cargo xtask services` may have unpacked it.
     let root = path.ancestors().nth(3).unwrap_or(path);
-    let loader = root.join(LOADER);
-    if !loader.is_file() {
-        return Some(vec![path.into()]);
-    }
-    Some(vec![loader.into(), "--library-path".into(), root.join(LIBRARIES).into(), path.into()])
+    Some(redis::unpacked_valkey(root).unwrap_or_else(|| vec![path.into()]))
 }

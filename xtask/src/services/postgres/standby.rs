@@ -1,21 +1,21 @@
 //! A streaming standby of the private PostgreSQL. If it was promoted or has fallen behind, it is copied
 //! again.
 
-use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
-use super::{
-    PAUSE, PID_FILE, Postgres, ask, command, has_data, programs, replace_data, start, stop, url, version,
-};
-use crate::cargo;
+use super::{Postgres, has_data, missing_packages, replace_data, start, stop, url, version};
 use crate::services::home::Home;
 use crate::services::server::Server;
+use semel_test_support::launcher::output;
+use semel_test_support::launcher::postgres::{PID_FILE, Programs, USER, ask};
 
 /// The replication slot on the primary, which keeps the WAL that a stopped standby has not read.
 const SLOT: &str = "semel_standby";
 
 /// Five seconds in total: a standby connects within a fraction of a second after its start.
 const CHECKS_MAX: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The kind of server.
 pub(in crate::services) struct Standby;
@@ -30,11 +30,11 @@ impl Server for Standby {
     }
 
     fn user(&self) -> &'static str {
-        "postgres"
+        USER
     }
 
     fn missing_packages(&self) -> Vec<&'static str> {
-        programs::missing_packages()
+        missing_packages()
     }
 
     fn needs(&self) -> Option<&'static dyn Server> {
@@ -50,14 +50,14 @@ impl Server for Standby {
     }
 
     fn start(&self, home: &Home, port: u16, primary: Option<&str>) -> Result<(), String> {
-        let programs = programs::require()?;
+        let programs = Programs::require()?;
         let primary = administrator(primary.ok_or("a standby needs a primary")?);
         if !is_copy(home, &programs, &primary)? {
             copy(home, &programs, &primary)?;
         }
         // Not in the data, because the primary may have another port by now.
         let follow = format!("primary_conninfo={primary}?application_name={SLOT}");
-        start(home, &programs, port, &[follow, "wal_retrieve_retry_interval=100ms".to_owned()])
+        start(home, &programs, port, &[&follow])
     }
 
     fn stop(&self, home: &Home) -> Result<(), String> {
@@ -93,13 +93,11 @@ fn administrator(primary: &str) -> String {
 
 /// Whether the data is a copy of this primary that can continue to follow it: never promoted, and all WAL
 /// that it needs is kept.
-fn is_copy(home: &Home, programs: &Path, primary: &str) -> Result<bool, String> {
+fn is_copy(home: &Home, programs: &Programs, primary: &str) -> Result<bool, String> {
     if !has_data(home, programs)? || !home.data().join("standby.signal").exists() {
         return Ok(false);
     }
-    let mut control = command(home, programs, "pg_controldata");
-    control.arg("-D").arg(home.data());
-    let control = cargo::capture(control)?;
+    let control = output(programs.command("pg_controldata").arg("-D").arg(home.data()))?;
     let own_identifier = control.lines().find_map(|line| line.strip_prefix("Database system identifier:"));
     let primary_identifier = ask(primary, "SELECT system_identifier FROM pg_control_system()")?;
     let slots = ask(
@@ -111,14 +109,9 @@ fn is_copy(home: &Home, programs: &Path, primary: &str) -> Result<bool, String> 
     Ok(own_identifier.map(str::trim) == Some(primary_identifier.as_str()) && slots == "1")
 }
 
-fn copy(home: &Home, programs: &Path, primary: &str) -> Result<(), String> {
+fn copy(home: &Home, programs: &Programs, primary: &str) -> Result<(), String> {
     drop_slot(primary)?;
-    replace_data(home, |unfinished| {
-        let mut backup = command(home, programs, "pg_basebackup");
-        backup.args(["-w", "-R", "-C", "-S", SLOT, "-X", "stream", "-c", "fast", "--no-sync"]);
-        backup.args(["-d", primary, "-D"]).arg(unfinished);
-        cargo::capture(backup).map(drop)
-    })
+    replace_data(home, |unfinished| programs.copy(primary, SLOT, unfinished))
 }
 
 /// The primary notices a moment later that the slot is no longer used.

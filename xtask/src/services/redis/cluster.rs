@@ -6,9 +6,9 @@ use std::path::Path;
 use std::thread;
 
 use super::{CHECKS_MAX, PAUSE, PID_FILE, USER, ask, info, missing_packages, program, start, stop, url};
-use crate::cargo;
 use crate::services::home::{Home, describe};
 use crate::services::server::Server;
+use semel_test_support::launcher::redis;
 
 const SERVERS: usize = 6;
 /// How many spare ports are tried.
@@ -56,11 +56,8 @@ impl Server for Cluster {
         }
         let urls: Vec<_> = ports.iter().map(|port| url(*port)).collect();
         wait("the servers answer", || urls.iter().all(|url| ask(url, &["PING"]).is_ok()))?;
-        let client = program("redis-cli").ok_or("Redis is not installed: redis-cli not found")?;
-        let mut create = cargo::program(&client.to_string_lossy());
-        create.args(["--cluster", "create"]).args(ports.iter().map(|port| format!("127.0.0.1:{port}")));
-        create.args(["--cluster-replicas", "1", "--cluster-yes"]);
-        cargo::capture(create)?;
+        let addresses: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        redis::create_cluster(&addresses, "1")?;
         wait("the cluster agrees", || urls.iter().all(|url| is_ready(url)))
     }
 
@@ -85,10 +82,7 @@ fn start_one(home: &Home, server: &Path, number: usize, port: Option<u16>) -> Re
     loop {
         let spare = spare_ports(2)?;
         let (port, bus) = (port.unwrap_or(spare[0]), spare[1].to_string());
-        // Nobody kills these servers. On a busy machine one may not answer for seconds, and a replica that took over
-        // would lack the last writes.
-        let patient = ["--cluster-node-timeout", "15000", "--cluster-port", &bus];
-        let more = [&["--cluster-enabled", "yes"], &patient[..]].concat();
+        let more = [&redis::in_cluster(redis::NEVER_FAILED_MS)[..], &["--cluster-port", &bus]].concat();
         match start(home, home.command(server), &data, port, &more) {
             Ok(()) => return Ok(port),
             Err(error) if tries == TRIES_MAX || !error.contains("Address already in use") => {

@@ -1,4 +1,4 @@
-//! Redis (a single server, and a cluster of six) and Valkey. Their settings never lose or evict a write.
+//! Redis (a single server, and a cluster of six) and Valkey.
 
 mod cluster;
 mod valkey;
@@ -10,10 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::home::{Home, describe};
-use super::process;
 use super::server::Server;
 use crate::cargo;
 use crate::tools::packages;
+use semel_test_support::launcher::{process, redis};
 
 pub(super) use cluster::Cluster;
 pub(super) use valkey::Valkey;
@@ -24,22 +24,6 @@ const USER: &str = "redis";
 /// Ten seconds in total.
 const CHECKS_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Passed at each start. Every write is synced before it is answered.
-const SETTINGS: &[&str] = &[
-    "--bind",
-    "127.0.0.1",
-    "--daemonize",
-    "yes",
-    "--appendonly",
-    "yes",
-    "--appendfsync",
-    "always",
-    "--save",
-    "",
-    "--maxmemory-policy",
-    "noeviction",
-];
 
 /// The kind of server.
 pub(super) struct Redis;
@@ -100,15 +84,8 @@ fn missing_packages() -> Vec<&'static str> {
 fn start(home: &Home, mut server: Command, data: &Path, port: u16, more: &[&str]) -> Result<(), String> {
     fs::create_dir_all(data).map_err(|error| describe(data, &error))?;
     home.take_over()?;
-    server.current_dir(data).args(["--port", &port.to_string()]);
-    server
-        .arg("--dir")
-        .arg(data)
-        .arg("--pidfile")
-        .arg(data.join(PID_FILE))
-        .arg("--logfile")
-        .arg(home.path("log"));
-    server.args(SETTINGS).args(more);
+    server.current_dir(data).args(redis::arguments(data, port)).args(["--daemonize", "yes"]);
+    server.arg("--pidfile").arg(data.join(PID_FILE)).arg("--logfile").arg(home.path("log")).args(more);
     cargo::capture(server).map_err(|error| format!("{error}\n{}", home.log_tail()))?;
     // The started process forks, and the child writes its pid a moment later.
     for _ in 0..CHECKS_MAX {

@@ -10,9 +10,9 @@ use crate::cargo;
 use crate::services::home::{Home, describe};
 use crate::services::server::Server;
 use crate::tools::packages;
+use semel_test_support::launcher::redis;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 
 /// The kind of server.
 pub(in crate::services) struct Valkey;
@@ -63,12 +63,12 @@ fn server(home: &Home) -> Result<Command, String> {
         return Ok(home.command(&installed));
     }
     let root = home.path("root");
-    let unpacked = root.join("usr/bin/valkey-server");
-    if !unpacked.is_file() {
+    if redis::unpacked_valkey(&root).is_none() {
         unpack(home, &root)?;
     }
-    let mut server = home.command(&root.join(LOADER));
-    server.arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu")).arg(unpacked);
+    let unpacked = redis::unpacked_valkey(&root).ok_or("the package of valkey-server lacks the program")?;
+    let mut server = home.command(Path::new(&unpacked[0]));
+    server.args(&unpacked[1..]);
     Ok(server)
 }
 

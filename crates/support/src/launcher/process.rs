@@ -1,14 +1,13 @@
-//! Whether a server's process is running, according to its pid file.
+//! Which process is the server.
 
+use super::describe;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::home::describe;
-
-/// The process that a pid file names, if it is running and is the server. The number may belong to another
-/// process by now, but no other process runs in the server's data folder.
-pub(super) fn find(pid_file: &Path, data: &Path) -> Result<Option<u32>, String> {
+/// The process that a pid file names, if it is running and is the server. The number may belong to another process by
+/// now, but no other process runs in the server's data folder.
+pub fn find(pid_file: &Path, data: &Path) -> Result<Option<u32>, String> {
     if !Path::new("/proc/self/cwd").exists() {
         return Err("a private server needs Linux, whose /proc shows which process is which".to_owned());
     }
@@ -25,18 +24,18 @@ pub(super) fn find(pid_file: &Path, data: &Path) -> Result<Option<u32>, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ScratchDir;
 
     #[test]
     fn a_process_is_the_server_only_in_its_data_folder() {
-        let folder = std::env::temp_dir().join(format!("semel-pid-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = ScratchDir::new("pid");
         let pid_file = folder.join("server.pid");
         let own_folder = std::env::current_dir().unwrap();
         let own_pid = std::process::id();
         let mut found = Vec::new();
         for (text, data) in [
-            (format!("{own_pid}\nmore"), &own_folder),
-            (format!("{own_pid}\n"), &folder),
+            (format!("{own_pid}\nmore"), own_folder.as_path()),
+            (format!("{own_pid}\n"), folder.path()),
             ("4194305\n".to_owned(), &own_folder),
             (String::new(), &own_folder),
             ("-1".to_owned(), &own_folder),
@@ -44,8 +43,8 @@ mod tests {
             fs::write(&pid_file, text).unwrap();
             found.push(find(&pid_file, data).unwrap());
         }
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_file(&pid_file).unwrap();
         assert_eq!(found, [Some(own_pid), None, None, None, None]);
-        assert_eq!(find(&pid_file, &folder), Ok(None), "no pid file");
+        assert_eq!(find(&pid_file, folder.path()), Ok(None), "no pid file");
     }
 }
