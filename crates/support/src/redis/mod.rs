@@ -5,6 +5,8 @@
 
 mod client;
 mod cluster;
+#[cfg(test)]
+mod tests;
 mod valkey;
 
 pub use client::{RedisClient, RedisReply};
@@ -177,6 +179,20 @@ impl RedisServer {
         RedisClient::try_connect(&self.address()).and_then(|mut client| client.try_ask(&["PING"]))
     }
 
+    /// Whether the server on this port is this process. If another one has taken the port, the process ends a moment
+    /// later. A server that wants a password does not say.
+    fn is_answered_by(&self, process: u32) -> bool {
+        let asked = RedisClient::try_connect(&self.address());
+        let info = asked.and_then(|mut client| client.try_ask(&["INFO", "server"]));
+        match info {
+            Some(RedisReply::Bytes(info)) => {
+                String::from_utf8_lossy(&info).contains(&format!("process_id:{process}\r\n"))
+            }
+            Some(_) => true,
+            None => false,
+        }
+    }
+
     fn try_start(&mut self) -> bool {
         let mut process = self.command().spawn().expect("the server is installed");
         for _ in 0..LOOKS_MAX {
@@ -184,8 +200,8 @@ impl RedisServer {
                 return false;
             }
             let pong = self.pong();
-            if matches!(pong, Some(RedisReply::Bytes(_) | RedisReply::Error(_))) && !is_loading(pong.as_ref())
-            {
+            let has_answered = matches!(pong, Some(RedisReply::Bytes(_) | RedisReply::Error(_)));
+            if has_answered && !is_loading(pong.as_ref()) && self.is_answered_by(process.id()) {
                 self.process = Some(process);
                 return true;
             }
