@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Much longer than any test needs.
-const NEVER: Duration = Duration::from_mins(1);
+/// Much longer than any test needs, and longer than what the program does once a minute or, because its last turn took
+/// long on a busy machine, even less often.
+const NEVER: Duration = Duration::from_mins(5);
 /// The polling interval.
 const GLANCE: Duration = Duration::from_millis(20);
 

@@ -238,9 +238,9 @@ pub(crate) fn key(number: u32) -> String {
     format!("8e03978e-40d5-43dd-bc93-{number:012}")
 }
 
-/// Polls until the condition holds.
+/// Polls until the condition holds, for at most five minutes.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..3_000 {
+    for _ in 0..15_000 {
         if is_so() {
             return;
         }

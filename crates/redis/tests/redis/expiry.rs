@@ -10,7 +10,7 @@ use semel_testkit::records::{NOW, claimed, command, finished, id, is_done, stamp
 use std::time::Duration;
 
 const DAY_MS: i64 = 24 * 3_600_000;
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 async fn put(store: &Store, number: u64, from: Option<&Record>, next: &Record) {
     let change = from.map_or(Change::Insert(next), |from| Change::Replace(Unchanged::of(from), next));

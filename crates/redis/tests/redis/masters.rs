@@ -7,7 +7,7 @@ use semel_test_support::{RedisServer, ScratchDir};
 use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 fn url(servers: &[&RedisServer]) -> String {
     let addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();

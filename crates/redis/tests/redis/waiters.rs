@@ -9,7 +9,7 @@ use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 use tokio::time::timeout;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_is_woken_only_by_another_nodes_write() {

@@ -8,7 +8,7 @@ use semel_testkit::records::{claimed, finished, id, is_done};
 use std::time::Duration;
 use tokio::time::timeout;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 async fn opened(schema: &Schema, parameters: &str) -> Store {
     Store::open(&schema.url_with(parameters), Options::default()).await.expect("the store opens")

@@ -32,7 +32,7 @@ impl TestStore {
 
     pub(super) fn lock(&self) -> Lock {
         let mut client = self.server.client();
-        client.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+        client.ask(&["CLIENT", "PAUSE", "300000", "WRITE"]);
         Lock(client)
     }
 }
