@@ -155,7 +155,13 @@ impl Gateway {
 
     pub(crate) fn start_on(store: &str, scratch: &Scratch, upstream: SocketAddr, flags: &[&str]) -> Self {
         let upstream = format!("http://{upstream}");
-        Self::run(scratch, &[&["--store", store, "--upstream", &upstream], flags].concat())
+        let usual = ["--store", store, "--upstream", &upstream];
+        if flags.contains(&"--config") {
+            return Self::run(scratch, &[&usual, flags].concat());
+        }
+        let patient = scratch.write("patient.toml", format!("[store]\n{}", patience("")));
+        let patient = ["--config", patient.to_str().expect("text")];
+        Self::run(scratch, &[&usual[..], &patient, flags].concat())
     }
 
     /// The same, in front of `url`.
@@ -440,10 +446,20 @@ impl World {
     }
 }
 
+/// Settings of the store that `terms` does not have: the disk of a busy machine may stand still for seconds, and requests
+/// must not be refused for that.
+fn patience(terms: &str) -> String {
+    let of_store = terms.split("\n[").next().unwrap_or_default();
+    let lines = [("request_timeout", "5s"), ("finish_wait", "20s")];
+    let missing = lines.into_iter().filter(|(key, _)| !of_store.contains(key));
+    missing.map(|(key, value)| format!("{key} = \"{value}\"\n")).collect()
+}
+
 /// A configuration file: `terms`, plus upstream and store.
 pub(crate) fn complete_config(scratch: &Scratch, upstream: SocketAddr, terms: &str) -> String {
     let store = scratch.store().url();
-    format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{terms}")
+    let patience = patience(terms);
+    format!("[upstream]\nurl = \"http://{upstream}\"\n[store]\nurl = '{store}'\n{patience}{terms}")
 }
 
 pub(crate) fn charge(amount: u32) -> TestRequest {
