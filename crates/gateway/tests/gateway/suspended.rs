@@ -18,7 +18,9 @@ async fn answered_while_suspended(flags: &[&str], pause: Duration) {
     let gate = Gate::closed();
     let held = gate.clone();
     let script = move |seen: &Seen| {
-        let long = response("201 Created", &[], "x".repeat(1 << 20));
+        // Longer than what the system holds for a reader, and short enough to be read in a second on a busy machine: the
+        // gateway reads no longer than that after its deadline.
+        let long = response("201 Created", &[], "x".repeat(200 << 10));
         let act = if seen.number.is_multiple_of(2) { Act::Say(long) } else { charged(seen) };
         Act::After(held.clone(), Box::new(act))
     };
