@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const KEYS: u64 = 40;
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 pub(crate) fn folder(name: &str) -> ScratchDir {
     ScratchDir::under(env!("CARGO_TARGET_TMPDIR"), name)
@@ -49,7 +50,8 @@ impl Seen {
 async fn node(url: &str, seen: &Seen, cache_bytes_max: usize) -> Engine {
     let store = Arc::new(Store::open(url).await.expect("it opens"));
     let mut settings = Settings { cache_bytes_max, ..Settings::default() };
-    settings.clock.heartbeat = Duration::from_millis(200);
+    // A node that has had no heartbeat for two and a half of these runs nothing.
+    settings.clock.heartbeat = HEARTBEAT;
     let built = Engine::builder(store).settings(settings).observer(seen.clone()).build().await;
     built.expect("the store answers")
 }
@@ -93,7 +95,7 @@ async fn nothing_runs_again_on(server: RedisServer) {
         }
     }
     // Several heartbeats: none refills the store, and the loss is reported once, as what it is.
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    tokio::time::sleep(HEARTBEAT * 7 / 2).await;
     for seen in [&seen, &other_seen] {
         let events = seen.0.lock().expect("no panic").clone();
         assert!(matches!(&*events, [lost] if lost.starts_with("lost: ")), "{events:?}");
