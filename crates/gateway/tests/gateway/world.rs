@@ -450,9 +450,9 @@ impl World {
 /// must not be refused for that.
 fn patience(terms: &str) -> String {
     let of_store = terms.split("\n[").next().unwrap_or_default();
-    let lines = [("request_timeout", "5s"), ("finish_wait", "20s")];
-    let missing = lines.into_iter().filter(|(key, _)| !of_store.contains(key));
-    missing.map(|(key, value)| format!("{key} = \"{value}\"\n")).collect()
+    let lines =
+        [("request_timeout", "request_timeout = \"5s\"\n"), ("finish_wait", "finish_wait = \"20s\"\n")];
+    lines.into_iter().filter(|(key, _)| !of_store.contains(key)).map(|(_, line)| line).collect()
 }
 
 /// A configuration file: `terms`, plus upstream and store.
