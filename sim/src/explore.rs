@@ -5,9 +5,9 @@
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::ink::Ink;
 use crate::invariant::{Violation, is_settled};
 use crate::protocol::Protocol;
+use crate::state_bytes::StateBytes;
 use crate::step::{Taken, initial, promises_hold, successors};
 use crate::world::World;
 use std::collections::HashMap;
@@ -55,13 +55,13 @@ impl Hasher for Identity {
     }
 }
 
-fn identify(world: &World, ink: &mut Ink) -> (u64, u64) {
-    ink.0.clear();
-    ink.world(world);
+fn identify(world: &World, state_bytes: &mut StateBytes) -> (u64, u64) {
+    state_bytes.0.clear();
+    state_bytes.world(world);
     let digest = |seed: u8| {
         let mut hasher = DefaultHasher::new();
         seed.hash(&mut hasher);
-        hasher.write(&ink.0);
+        hasher.write(&state_bytes.0);
         hasher.finish()
     };
     (digest(0), digest(1))
@@ -76,10 +76,10 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
     let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
     let mut arrows: Vec<(u32, u32)> = Vec::new();
     let mut settled: Vec<bool> = vec![true];
-    let mut ink = Ink(Vec::with_capacity(512));
+    let mut state_bytes = StateBytes(Vec::with_capacity(512));
 
     let first = initial(config);
-    seen.insert(identify(&first, &mut ink), 0);
+    seen.insert(identify(&first, &mut state_bytes), 0);
     let mut level: Vec<(u32, World)> = vec![(0, first)];
     let mut depth = 0;
     while !level.is_empty() {
@@ -101,7 +101,7 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
                     }
                 };
                 let fresh = u32::try_from(origins.len()).expect("fewer than 2^32 states");
-                let target = *seen.entry(identify(&next, &mut ink)).or_insert(fresh);
+                let target = *seen.entry(identify(&next, &mut state_bytes)).or_insert(fresh);
                 arrows.push((target, *index));
                 if target == fresh {
                     // The checks of a state do not depend on the path to it.

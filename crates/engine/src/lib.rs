@@ -90,7 +90,7 @@ mod settings;
 pub mod time;
 
 pub use builder::{BuildError, Builder};
-pub use call::answer::{Error, ExecuteResponse, GivenUp, Ran, Replayed, RequestOutcome, Stored};
+pub use call::answer::{Error, ExecuteResponse, GivenUp, RanAttempt, Replayed, RequestOutcome, Stored};
 pub use call::attempt::{Attempt, LeaseError};
 pub use call::conduct::WorkResult;
 pub use call::engine::{Engine, ShutdownReport};

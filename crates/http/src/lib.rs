@@ -116,7 +116,7 @@ pub use body::{Body, BoxError};
 pub use handler::{Handle, OutcomeHint};
 pub use layer::Layer;
 pub use observe::{Event, EventKind, Observer, ShadowDetails, ShadowOutcome};
-pub use problem::{Code, Failure, Form, Malformed, Problem, SPECIFICATION, TooSlow, Unread};
+pub use problem::{Code, Failure, Form, Malformed, Problem, SPECIFICATION, TooSlow, UnreadReason};
 pub use response::{is_endless, response_of, response_of_refusal};
 pub use route::{
     Authorize, Callers, Deadlines, KeyRule, KeySource, MismatchStatus, Mode, NotIdentified, Reconciler,

@@ -3,7 +3,7 @@
 //! The result of each request, for metrics, logs and reports. Events contain no raw key and no path with IDs, and the
 //! layer's behaviour does not depend on them.
 
-use crate::problem::{Code, Unread};
+use crate::problem::{Code, UnreadReason};
 use crate::route::Mode;
 use semel::core::id::{CallerHash, KeyHash, OperationId};
 use semel::core::key::Weakness;
@@ -103,7 +103,7 @@ pub enum EventKind {
         caller: Option<CallerHash>,
     },
     /// Its body was not read completely, and nothing was run.
-    Unread(Unread),
+    Unread(UnreadReason),
     /// It would have got a stored outcome, but was not authorized.
     NotAuthorized,
     /// The store was unavailable, and the request was passed on without protection, as configured.

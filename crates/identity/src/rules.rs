@@ -5,7 +5,7 @@ use super::certificate::{self, CertificateName};
 use super::check::{IdentityError, is_spelling};
 use super::cookie::{self, CookieMatch};
 use super::description::{self, RuleOwner};
-use super::jwt::{self, KeySource, Moment, Refreshing, Verified, Verifier};
+use super::jwt::{self, CheckTime, KeySource, Refreshing, Verified, Verifier};
 use super::peer::Peer;
 use super::settings::{Identity, Source, Tenant};
 use super::surroundings::{Clock, HttpLayer};
@@ -304,7 +304,7 @@ impl IdentityRule {
         if !scheme.eq_ignore_ascii_case(b"bearer") {
             return Ok(None);
         }
-        let moment = Moment { now: self.clock.now(), uptime: self.clock.uptime() };
+        let moment = CheckTime { now: self.clock.now(), uptime: self.clock.uptime() };
         let verified = jwt::verify(token.trim_ascii_start(), &self.verifiers, moment);
         verified.map(Some).map_err(|refused| {
             let setting = "(Service: see `identity.issuer`.)";

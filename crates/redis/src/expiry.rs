@@ -255,7 +255,7 @@ async fn expiring_keys_of(link: &Link, database: u32) -> Option<u64> {
 }
 
 /// `db0:keys=7,expires=2,avg_ttl=0`. A database without keys is not listed.
-fn expiring_in(facts: &masters::Facts, database: u32) -> Option<u64> {
+fn expiring_in(facts: &masters::InfoFields, database: u32) -> Option<u64> {
     let Some(line) = facts.get(&format!("db{database}")) else { return Some(0) };
     line.split(',').find_map(|pair| pair.strip_prefix("expires="))?.parse().ok()
 }

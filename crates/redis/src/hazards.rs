@@ -4,7 +4,7 @@ use crate::address::TTL_IGNORED;
 use crate::expiry::Expiries;
 use crate::identity;
 use crate::link::Link;
-use crate::masters::{self, Facts, facts};
+use crate::masters::{self, InfoFields, facts};
 use crate::resp::{self, Value};
 use crate::servers::Effect;
 use crate::shared::{Shared, text};
@@ -24,8 +24,8 @@ const SETTINGS: &[&str] = &[
 /// The settings of one server.
 #[derive(Default)]
 struct ServerSettings {
-    settings: Facts,
-    replication: Facts,
+    settings: InfoFields,
+    replication: InfoFields,
     /// Why its settings could not be read.
     hidden: Option<String>,
 }
@@ -269,7 +269,7 @@ fn unverified(what: &str) -> Hazard {
 mod tests {
     use super::*;
 
-    fn facts(pairs: &[(&str, &str)]) -> Facts {
+    fn facts(pairs: &[(&str, &str)]) -> InfoFields {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 const PERIOD: Duration = Duration::from_secs(3);
 
 /// Lines of `INFO`, or settings, by name.
-pub(crate) type Facts = BTreeMap<String, String>;
+pub(crate) type InfoFields = BTreeMap<String, String>;
 
 /// A server's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub(crate) struct ServerInfo {
 }
 
 /// Sends a command, and reads lines `NAME:VALUE`. Empty if it is forbidden.
-async fn info(connection: &Connection, section: &[u8]) -> Result<Option<Facts>, Failure> {
+async fn info(connection: &Connection, section: &[u8]) -> Result<Option<InfoFields>, Failure> {
     Ok(match connection.ask(resp::command(&[b"INFO", section]), 0).await? {
         Value::Error(_) => None,
         answer => Some(facts(&text(&answer))),
     })
 }
 
-pub(crate) fn facts(lines: &str) -> Facts {
+pub(crate) fn facts(lines: &str) -> InfoFields {
     let pair =
         |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
     lines.lines().filter_map(pair).collect()

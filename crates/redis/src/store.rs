@@ -14,7 +14,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, Clock, ClockSource, Count, Counted, Counting, Cursor, Error, Filter,
-    Hazard, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, StoreSize, Tally, Written,
+    Hazard, Item, Kind, Order, Page, Pending, Reading, RemainingCopies, Setting, Sharing, StoreSize, Tally,
+    Written,
 };
 use semel_core::time::Time;
 use std::fmt;
@@ -230,10 +231,10 @@ impl store::Store for Store {
         })
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         let remain = "in the append-only file until it is rewritten (BGREWRITEAOF), in snapshots until the next one, and on replicas \
                       the same way";
-        Box::pin(std::future::ready(Ok(Remnants::MayRemain(remain.to_owned()))))
+        Box::pin(std::future::ready(Ok(RemainingCopies::MayRemain(remain.to_owned()))))
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

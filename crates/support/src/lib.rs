@@ -27,7 +27,7 @@ pub use address::ReservedAddress;
 pub use key::KEY;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;
-pub use postgres::{PostgresServer, ProgramError};
+pub use postgres::PostgresServer;
 pub use redis::{RedisClient, RedisCluster, RedisReply, RedisServer};
 #[cfg(feature = "http")]
 pub use reply::Reply;

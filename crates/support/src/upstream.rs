@@ -71,7 +71,7 @@ impl Gate {
 
 type Script = dyn Fn(&Seen) -> Act + Send + Sync;
 
-struct Book {
+struct UpstreamState {
     script: Box<Script>,
     seen: Mutex<Vec<Seen>>,
     count: watch::Sender<usize>,
@@ -81,7 +81,7 @@ struct Book {
 pub struct Upstream {
     /// Its address.
     pub address: SocketAddr,
-    book: Arc<Book>,
+    book: Arc<UpstreamState>,
     accepting: JoinHandle<()>,
     /// So that no other process listens there while it [refuses](Self::refuse). Other systems than Linux allow one
     /// socket for each address.
@@ -91,7 +91,7 @@ pub struct Upstream {
 impl Upstream {
     /// Listens, and handles each request by `script`.
     pub async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        let book = Book { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
+        let book = UpstreamState { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
         let reserved = cfg!(target_os = "linux").then(ReservedAddress::new);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = listener(reserved.as_ref().map_or(any, ReservedAddress::address)).await;
@@ -101,7 +101,7 @@ impl Upstream {
         Self { address, book, accepting, _reserved: reserved }
     }
 
-    fn accept(listener: TcpListener, book: &Arc<Book>) -> JoinHandle<()> {
+    fn accept(listener: TcpListener, book: &Arc<UpstreamState>) -> JoinHandle<()> {
         let within = Arc::clone(book);
         tokio::spawn(async move {
             for connection in 1.. {
@@ -149,7 +149,7 @@ async fn listener(address: SocketAddr) -> TcpListener {
     TcpListener::bind(address).await.expect("a port")
 }
 
-async fn serve(book: Arc<Book>, connection: usize, stream: TcpStream) {
+async fn serve(book: Arc<UpstreamState>, connection: usize, stream: TcpStream) {
     let mut stream = BufReader::new(stream);
     while let Some((line, headers, body)) = request(&mut stream).await {
         let seen = {

@@ -27,10 +27,10 @@ use std::time::Duration;
 /// assert_eq!(clock.now(), Time::from_millis(500));
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct FakeClock(Arc<Mutex<Hands>>);
+pub struct FakeClock(Arc<Mutex<ClockState>>);
 
 #[derive(Debug, Default)]
-struct Hands {
+struct ClockState {
     wall: Time,
     uptime: Duration,
     naps_begun: u64,
@@ -41,7 +41,7 @@ struct Hands {
 impl FakeClock {
     /// A clock that shows `wall`.
     pub fn at(wall: Time) -> Self {
-        Self(Arc::new(Mutex::new(Hands { wall, ..Hands::default() })))
+        Self(Arc::new(Mutex::new(ClockState { wall, ..ClockState::default() })))
     }
 
     /// Sets the wall time, forwards or back, like an administrator or a time server. The uptime does not change.
@@ -68,7 +68,7 @@ impl FakeClock {
         hands.naps.values().map(|(until, _)| until.saturating_sub(hands.uptime)).min()
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
+    fn hands(&self) -> MutexGuard<'_, ClockState> {
         // Every change is complete, so the state is consistent even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,17 +95,17 @@ impl semel::Clock for FakeClock {
         let mut hands = self.hands();
         hands.naps_begun += 1;
         let until = hands.uptime.saturating_add(span);
-        Box::pin(Nap { clock: self.clone(), number: hands.naps_begun, until })
+        Box::pin(SleepFuture { clock: self.clone(), number: hands.naps_begun, until })
     }
 }
 
-struct Nap {
+struct SleepFuture {
     clock: FakeClock,
     number: u64,
     until: Duration,
 }
 
-impl Future for Nap {
+impl Future for SleepFuture {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -118,7 +118,7 @@ impl Future for Nap {
     }
 }
 
-impl Drop for Nap {
+impl Drop for SleepFuture {
     fn drop(&mut self) {
         self.clock.hands().naps.remove(&self.number);
     }

@@ -6,14 +6,14 @@
 
 mod plan;
 
-pub use plan::{Call, Fault, Gate, Odds, Pause, Plan, Question, Script, Seeded};
+pub use plan::{Call, Fault, FaultRates, Gate, Pause, Plan, Question, Script, Seeded};
 
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     Capabilities, Change, Count, Counted, Cursor, Error, Filter, Hazard, Item, Kind, Page, Pending, Reading,
-    Remnants, Setting, Store, Tally, Written,
+    RemainingCopies, Setting, Store, Tally, Written,
 };
 use semel_core::time::Time;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ enum Delivery {
 
 /// The result of a write that arrived late.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Late {
+pub enum LateResult {
     /// To an entry.
     Entry(Written),
     /// To a setting.
@@ -75,15 +75,15 @@ impl Faulty {
     }
 
     /// Delivers the oldest write in flight; `None` if there is none.
-    pub async fn deliver(&self) -> Option<Result<Late, Error>> {
+    pub async fn deliver(&self) -> Option<Result<LateResult, Error>> {
         let delivery = self.queue().pop_front()?;
-        let entry = |answer: Result<Written, Error>| answer.map(Late::Entry);
+        let entry = |answer: Result<Written, Error>| answer.map(LateResult::Entry);
         Some(match delivery {
             Delivery::Change(id, change) => {
                 entry(self.inner.write(id, change.as_ref().map(Box::as_ref)).await)
             }
             Delivery::Set(name, expect, next) => {
-                self.inner.set(&name, expect.as_deref(), next.as_deref()).await.map(Late::Setting)
+                self.inner.set(&name, expect.as_deref(), next.as_deref()).await.map(LateResult::Setting)
             }
         })
     }
@@ -176,7 +176,7 @@ impl Store for Faulty {
         self.inner.capabilities()
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         self.inner.scrub()
     }
 

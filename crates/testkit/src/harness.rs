@@ -13,20 +13,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 /// An asynchronous action of a harness.
-pub type Doing<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type HarnessFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-type Open = Box<dyn Fn() -> Doing<Arc<dyn Store>> + Send + Sync>;
-type Damage = Box<dyn Fn(CommandId, Bytes) -> Doing<()> + Send + Sync>;
+type Open = Box<dyn Fn() -> HarnessFuture<Arc<dyn Store>> + Send + Sync>;
+type Damage = Box<dyn Fn(CommandId, Bytes) -> HarnessFuture<()> + Send + Sync>;
 
 /// Sets the time of a store.
-pub trait Turn: Send + Sync + 'static {
+pub trait TimeControl: Send + Sync + 'static {
     /// Sets the time to `to`, forwards or back. A store with its own clock may continue to run from there (the suite
     /// tolerates some minutes); an injected clock does not move.
-    fn turn(&self, to: Time) -> Doing<()>;
+    fn set_time(&self, to: Time) -> HarnessFuture<()>;
 }
 
-impl Turn for FakeClock {
-    fn turn(&self, to: Time) -> Doing<()> {
+impl TimeControl for FakeClock {
+    fn set_time(&self, to: Time) -> HarnessFuture<()> {
         self.set(to);
         Box::pin(std::future::ready(()))
     }
@@ -39,7 +39,7 @@ impl Turn for FakeClock {
 /// reason.
 pub struct Subject {
     store: Arc<dyn Store>,
-    time: Box<dyn Turn>,
+    time: Box<dyn TimeControl>,
     join: Option<Open>,
     reopen: Option<Open>,
     damage: Option<Damage>,
@@ -49,7 +49,7 @@ pub struct Subject {
 
 impl Subject {
     /// A fresh, empty store whose time is set by `time`.
-    pub fn new(store: Arc<dyn Store>, time: impl Turn) -> Self {
+    pub fn new(store: Arc<dyn Store>, time: impl TimeControl) -> Self {
         Self {
             store,
             time: Box::new(time),
@@ -68,7 +68,7 @@ impl Subject {
         let clock = FakeClock::default();
         let options = OpenOptions { clock: Some(Arc::new(clock.clone())), ..OpenOptions::default() };
         let address = address.to_owned();
-        let open = move || -> Doing<Arc<dyn Store>> {
+        let open = move || -> HarnessFuture<Arc<dyn Store>> {
             let (address, options) = (address.clone(), options.clone());
             Box::pin(async move { backend.open(&address, &options).await.expect("the store opens") })
         };
@@ -89,7 +89,10 @@ impl Subject {
 
     /// How to open another handle on the same data while the first one is open, like another node.
     #[must_use]
-    pub fn joined_by(mut self, join: impl Fn() -> Doing<Arc<dyn Store>> + Send + Sync + 'static) -> Self {
+    pub fn joined_by(
+        mut self,
+        join: impl Fn() -> HarnessFuture<Arc<dyn Store>> + Send + Sync + 'static,
+    ) -> Self {
         self.join = Some(Box::new(join));
         self
     }
@@ -97,7 +100,10 @@ impl Subject {
     /// How to open the same data again after every handle was dropped, like after a restart. The other closures of
     /// this subject must not keep a handle.
     #[must_use]
-    pub fn reopened_by(mut self, reopen: impl Fn() -> Doing<Arc<dyn Store>> + Send + Sync + 'static) -> Self {
+    pub fn reopened_by(
+        mut self,
+        reopen: impl Fn() -> HarnessFuture<Arc<dyn Store>> + Send + Sync + 'static,
+    ) -> Self {
         self.reopen = Some(Box::new(reopen));
         self
     }
@@ -106,7 +112,7 @@ impl Subject {
     #[must_use]
     pub fn damaged_by(
         mut self,
-        damage: impl Fn(CommandId, Bytes) -> Doing<()> + Send + Sync + 'static,
+        damage: impl Fn(CommandId, Bytes) -> HarnessFuture<()> + Send + Sync + 'static,
     ) -> Self {
         self.damage = Some(Box::new(damage));
         self
@@ -132,8 +138,8 @@ impl Subject {
     }
 
     /// Sets the store's time.
-    pub async fn turn(&self, to: Time) {
-        self.time.turn(to).await;
+    pub async fn set_time(&self, to: Time) {
+        self.time.set_time(to).await;
     }
 
     /// Two handles on the same data: of two nodes if the store is shared, otherwise of two tasks.

@@ -39,7 +39,7 @@
 //! # }
 //! ```
 //!
-//! A store with its own clock passes its own [`Turn`] instead of the [`FakeClock`], for example an offset that its
+//! A store with its own clock passes its own [`TimeControl`] instead of the [`FakeClock`], for example an offset that its
 //! tests can set. The clock may continue to run; no promise depends on minutes.
 //!
 //! # Above the stores
@@ -97,5 +97,5 @@ mod walk;
 pub mod workload;
 
 pub use clock::FakeClock;
-pub use harness::{Doing, Subject, Turn};
+pub use harness::{HarnessFuture, Subject, TimeControl};
 pub use hidden::assert_hidden;

@@ -10,7 +10,7 @@
 
 use crate::history::{Answer, History, Operation, Recorder};
 use crate::linearizability::{self, STEPS_MAX};
-use crate::proxy::{FaultProxy, Odds, Protocol, Seeded};
+use crate::proxy::{FaultProxy, FaultRates, Protocol, Seeded};
 use crate::workload::{Event, FileJournal, Journal, Note, Workload, audit};
 use semel_core::store::{Kind, Store};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const KEYS: &str = "SEMEL_STORM_KEYS";
 const ENDLESS: u64 = 100;
 /// The pause between two faults.
 const PAUSE: Duration = Duration::from_millis(350);
-const ODDS: Odds = Odds {
+const ODDS: FaultRates = FaultRates {
     delay: 40,
     cut_before: 6,
     cut_after: 12,

@@ -3,8 +3,8 @@
 
 use crate::error::Error;
 use semel::local::{
-    Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalWrites, Unanswered, Unwritable, Waiting,
-    without_body,
+    EnterResult, Local, LocalAttempt, LocalCommand, LocalEnding, LocalWrites, Unanswered, Unwritable,
+    Waiting, without_body,
 };
 use semel::{Engine, ExecuteResponse, Finishing, Intent, NotFinished, RecordedOutcome};
 use semel_core::id::CommandId;
@@ -26,8 +26,8 @@ where
     F: Future<Output = Result<ExecuteResponse, Error>> + Send + 'static,
 {
     let command = match engine.enter_local(intent, Waiting::Allowed).await? {
-        Entered::Answered(answer) => return Ok(answer),
-        Entered::Owned(command) => command,
+        EnterResult::Answered(answer) => return Ok(answer),
+        EnterResult::Owned(command) => command,
     };
     let operation_id = command.operation_id();
     command.conduct(conduct).await?.unwrap_or_else(|| {

@@ -1,10 +1,10 @@
 //! Clients: which key and payload each requests, on which node, and how often it retries.
 
-use super::executor::Home;
+use super::executor::TaskOwner;
 use super::exercised::Exercised;
 use super::response::Response;
 use super::sabotage::Sabotage;
-use super::work::{self, Job, Manner};
+use super::work::{self, Job, WorkerBehaviour};
 use super::world::{self, PAYLOADS, World};
 use super::{provider, transaction};
 use semel::core::policy::{Class, Policy};
@@ -41,7 +41,7 @@ pub(crate) async fn live(world: Arc<World>) {
 pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> Option<Response> {
     let node = world.chance().index(world.plan.nodes);
     let engine = world.engine(node)?;
-    let manner = Manner::draw(world);
+    let manner = WorkerBehaviour::draw(world);
     let slower = world.chance().percent(15);
     let terms = &world.plan.keys[key];
     let policy = Arc::clone(if slower { &terms.slower } else { &terms.policy });
@@ -56,7 +56,7 @@ pub(crate) async fn request(world: &Arc<World>, key: usize, payload: usize) -> O
     let (reply, answer) = oneshot::channel();
     let job = Job { call, key, manner, policy: Arc::clone(&policy) };
     let handling = handle(Arc::clone(world), engine, node, intent(key, payload, policy, manner), job, reply);
-    let task = world.spawn(Home::Node(node), handling);
+    let task = world.spawn(TaskOwner::Node(node), handling);
     let hangs_up = !manner.is_by_hand() && world.chance().percent(8);
     let patience = if hangs_up { world.span(1, 1_500) } else { Duration::from_secs(20) };
     tokio::select! {
@@ -105,7 +105,7 @@ async fn handle(
     drop(reply.send(response));
 }
 
-fn intent(key: usize, payload: usize, policy: Arc<Policy>, manner: Manner) -> Intent {
+fn intent(key: usize, payload: usize, policy: Arc<Policy>, manner: WorkerBehaviour) -> Intent {
     let intent = Intent::new(world::scope(), world::name(key), policy, world::content(payload));
     if manner.reserves() { intent.reserved() } else { intent }
 }

@@ -1,8 +1,8 @@
 //! Operators who erase records while everything else continues.
 
-use super::executor::Home;
-use super::misfortune::id_of;
+use super::executor::TaskOwner;
 use super::network;
+use super::node_faults::id_of;
 use super::sabotage::Sabotage;
 use super::world::World;
 use semel::core::id::{CommandId, OperationId};
@@ -38,7 +38,7 @@ fn erase_one(world: &Arc<World>, key: usize, node: usize, what: Erasure) {
     world.audit().erasing(key, what);
     world.note(Some(key), format!("node {node} is asked to erase the {what:?}"));
     let erasing = Arc::clone(world);
-    world.spawn(Home::Node(node), async move {
+    world.spawn(TaskOwner::Node(node), async move {
         let erased = engine.erase(OperationId::of(&id), what, "operator", "asked to").await;
         let text = match erased {
             Ok(erased) => format!("node {node} has erased it: {}", erased.record.state_name()),

@@ -16,7 +16,7 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where a task belongs: it dies and pauses with its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum TaskOwner {
     /// The outside world, which never fails.
     Outside,
     /// A node.
@@ -41,7 +41,7 @@ struct Inner {
     sequence: u64,
     timers: BTreeMap<(u64, u64), Waker>,
     ready: BTreeSet<u64>,
-    spawned: Vec<(u64, Home, Task)>,
+    spawned: Vec<(u64, TaskOwner, Task)>,
     commands: Vec<Command>,
     /// Since when each node is paused, and for how long it was paused before.
     still: BTreeMap<usize, Option<u64>>,
@@ -62,7 +62,7 @@ impl Handle {
     }
 
     /// Starts a task and returns its name.
-    pub(crate) fn spawn(&self, home: Home, task: Task) -> u64 {
+    pub(crate) fn spawn(&self, home: TaskOwner, task: Task) -> u64 {
         let mut inner = self.inner();
         inner.sequence += 1;
         let id = inner.sequence;
@@ -127,10 +127,10 @@ impl Inner {
         }
     }
 
-    fn is_home_paused(&self, home: Home) -> bool {
+    fn is_home_paused(&self, home: TaskOwner) -> bool {
         match home {
-            Home::Outside => false,
-            Home::Node(node) => self.still.get(&node).copied().flatten().is_some(),
+            TaskOwner::Outside => false,
+            TaskOwner::Node(node) => self.still.get(&node).copied().flatten().is_some(),
         }
     }
 }
@@ -180,7 +180,7 @@ impl Wake for TaskWaker {
 }
 
 struct Entry {
-    home: Home,
+    home: TaskOwner,
     task: Task,
     waker: Waker,
 }
@@ -255,7 +255,7 @@ impl Executor {
             for command in commands {
                 match command {
                     Command::Drop(id) => drop(self.tasks.remove(&id)),
-                    Command::Kill(node) => self.tasks.retain(|_, entry| entry.home != Home::Node(node)),
+                    Command::Kill(node) => self.tasks.retain(|_, entry| entry.home != TaskOwner::Node(node)),
                 }
             }
         }
@@ -319,7 +319,7 @@ mod tests {
     fn after(seconds: u64, handle: &Arc<Handle>, act: impl FnOnce(&Handle) + Send + 'static) {
         let own = Arc::clone(handle);
         handle.spawn(
-            Home::Outside,
+            TaskOwner::Outside,
             Box::pin(async move {
                 own.sleep(Duration::from_secs(seconds)).await;
                 act(&own);
@@ -332,8 +332,8 @@ mod tests {
         let mut executor = Executor::new(1);
         let handle = Arc::clone(executor.handle());
         let (one, two) = (Arc::default(), Arc::default());
-        handle.spawn(Home::Node(1), ticking(&handle, &one));
-        handle.spawn(Home::Node(2), ticking(&handle, &two));
+        handle.spawn(TaskOwner::Node(1), ticking(&handle, &one));
+        handle.spawn(TaskOwner::Node(2), ticking(&handle, &two));
         handle.sleep(Duration::ZERO);
         after(3, &handle, |handle| handle.kill(1));
         assert_eq!(executor.run(1_000, || false), Stopped::NothingToDo);
@@ -346,7 +346,7 @@ mod tests {
         let mut executor = Executor::new(1);
         let handle = Arc::clone(executor.handle());
         let ticks = Arc::default();
-        handle.spawn(Home::Node(1), ticking(&handle, &ticks));
+        handle.spawn(TaskOwner::Node(1), ticking(&handle, &ticks));
         after(3, &handle, |handle| handle.pause_node(1));
         after(50, &handle, |handle| handle.resume_node(1));
         executor.run(1_000, || false);
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn a_run_ends_when_every_task_waits() {
         let mut executor = Executor::new(1);
-        executor.handle().spawn(Home::Outside, Box::pin(std::future::pending()));
+        executor.handle().spawn(TaskOwner::Outside, Box::pin(std::future::pending()));
         assert_eq!(executor.run(1_000, || false), Stopped::NothingToDo);
     }
 }

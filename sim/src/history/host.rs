@@ -2,7 +2,7 @@
 //!
 //! Engines are built only here, and get nothing that a real node would not have.
 
-use super::executor::{Handle, Home};
+use super::executor::{Handle, TaskOwner};
 use super::network::{self, Network};
 use super::provider;
 use super::ring;
@@ -41,7 +41,7 @@ pub(crate) fn boot(world: &Arc<World>, node: usize) {
     world.note(None, format!("node {node} starts"));
     let world = Arc::clone(world);
     let starting = Arc::clone(&world);
-    world.spawn(Home::Node(node), async move {
+    world.spawn(TaskOwner::Node(node), async move {
         loop {
             let built = tokio::select! {
                 biased;
@@ -148,6 +148,6 @@ struct HostSpawn {
 
 impl Spawn for HostSpawn {
     fn spawn(&self, task: Task) {
-        self.handle.spawn(Home::Node(self.node), task);
+        self.handle.spawn(TaskOwner::Node(self.node), task);
     }
 }

@@ -5,7 +5,7 @@
 //! give, and every error except an ambiguous one is true: nothing was written, and nothing will be.
 
 use super::audit::Effect;
-use super::executor::Home;
+use super::executor::TaskOwner;
 use super::exercised::Exercised;
 use super::sabotage::Sabotage;
 use super::world::World;
@@ -131,7 +131,7 @@ impl Network {
             let answer = if on_its_own {
                 let (reply, answer) = oneshot::channel();
                 let carrier = Arc::clone(world);
-                world.spawn(Home::Outside, async move {
+                world.spawn(TaskOwner::Outside, async move {
                     carrier.sleep(there).await;
                     drop(reply.send(delivery.deliver()));
                 });
@@ -208,7 +208,7 @@ where
             let span = self.world.span(1, 2_000);
             let world = Arc::clone(&self.world);
             let sleep = world.sleep(span);
-            world.spawn(Home::Outside, async move {
+            world.spawn(TaskOwner::Outside, async move {
                 sleep.await;
                 drop(self.once());
             });
@@ -485,7 +485,7 @@ mod tests {
         let world = World::new(plan, Chance::new(1), Arc::clone(executor.handle()), None);
         world.set_clock_of(1, 40_000);
         let asking = Arc::clone(&world);
-        world.spawn(Home::Outside, async move {
+        world.spawn(TaskOwner::Outside, async move {
             for (node, ahead) in [(0, millis(0)), (1, millis(40_000))] {
                 let store = Network::new(Arc::clone(&asking), node);
                 let (id, filter) = (CommandId::from_bytes([7; 32]), Filter::default());

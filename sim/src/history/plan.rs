@@ -38,7 +38,7 @@ pub(crate) struct Faults {
 
 /// Faults of whole nodes, the store or its clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Misfortune {
+pub(crate) enum PlannedFault {
     Crash,
     Pause,
     Shutdown,
@@ -49,7 +49,7 @@ pub(crate) enum Misfortune {
     Damage,
 }
 
-impl Misfortune {
+impl PlannedFault {
     const ALL: [Self; 7] = [
         Self::Crash,
         Self::Pause,
@@ -94,7 +94,7 @@ pub(crate) struct Plan {
     pub(crate) requests: u64,
     pub(crate) keys: Vec<KeyPlan>,
     pub(crate) faults: Faults,
-    pub(crate) misfortunes: Vec<Misfortune>,
+    pub(crate) planned_faults: Vec<PlannedFault>,
     /// How far the store's clock may be off; every policy includes it as skew.
     pub(crate) skew: Duration,
     /// By how many millionths each node's clock is too fast.
@@ -123,10 +123,10 @@ impl Plan {
         let nodes = chance.index(4) + 1;
         let drift_ppm = (0..nodes).map(|_| if skewed { chance.below(1_000) } else { 0 }).collect();
         let reconcilers = chance.percent(75);
-        let mut misfortunes = Misfortune::ALL.to_vec();
-        misfortunes.retain(|misfortune| {
-            let rare = *misfortune == Misfortune::Damage;
-            let needs_skew = *misfortune == Misfortune::ClockJump;
+        let mut planned_faults = PlannedFault::ALL.to_vec();
+        planned_faults.retain(|fault| {
+            let rare = *fault == PlannedFault::Damage;
+            let needs_skew = *fault == PlannedFault::ClockJump;
             let taken = chance.percent(if rare { 15 } else { 40 });
             taken && !calm && (skewed || !needs_skew)
         });
@@ -147,7 +147,7 @@ impl Plan {
             sealing,
             is_calm: calm,
             faults: if calm { Faults::default() } else { faults(chance) },
-            misfortunes,
+            planned_faults,
             skew,
             drift_ppm,
             settings: settings(chance, skew),
@@ -198,7 +198,7 @@ impl Plan {
     /// The same plan with a node that starts with another clock, also chosen separately. The store's clock is right then.
     pub(crate) fn with_contradicting_clock(mut self, chance: &mut Chance) -> Self {
         if chance.percent(20) && self.nodes > 1 && !self.is_calm {
-            self.misfortunes.retain(|misfortune| *misfortune != Misfortune::WrongClock);
+            self.planned_faults.retain(|fault| *fault != PlannedFault::WrongClock);
             self.contradicts = true;
         }
         self

@@ -5,7 +5,7 @@
 //! reports about an effect is true. It never looks at the store.
 
 use super::audit::Effect;
-use super::executor::Home;
+use super::executor::TaskOwner;
 use super::exercised::Exercised;
 use super::sabotage::Sabotage;
 use super::world::World;
@@ -95,7 +95,7 @@ pub(crate) fn send(world: &Arc<World>, sending: Sending) -> oneshot::Receiver<Re
         drop(audit);
         let deadline = sending.policy.work_deadline * 20;
         let sleep = world.sleep(deadline);
-        world.spawn(Home::Outside, async move {
+        world.spawn(TaskOwner::Outside, async move {
             sleep.await;
             drop(reply);
         });
@@ -112,7 +112,7 @@ pub(crate) fn send(world: &Arc<World>, sending: Sending) -> oneshot::Receiver<Re
     *world.ledger().on_their_way.entry(key).or_default() += 1;
     let there = there.saturating_sub(Duration::from_millis(1));
     let arriving = Arc::clone(world);
-    world.spawn(Home::Outside, async move {
+    world.spawn(TaskOwner::Outside, async move {
         let world = arriving;
         world.sleep(there).await;
         *world.ledger().on_their_way.entry(key).or_default() -= 1;

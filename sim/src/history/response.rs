@@ -3,7 +3,7 @@
 use semel::core::classify::Ending;
 use semel::core::outcome::{Body, Outcome};
 use semel::core::store::Kind;
-use semel::{Error, ExecuteResponse, Ran, Replayed, RequestOutcome, Stored};
+use semel::{Error, ExecuteResponse, RanAttempt, Replayed, RequestOutcome, Stored};
 use std::fmt;
 
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl From<Result<ExecuteResponse, Error>> for Response {
 impl From<RequestOutcome> for Response {
     fn from(outcome: RequestOutcome) -> Self {
         match outcome {
-            RequestOutcome::Ran(Ran { ending, stored, .. }) => Self::Ran { ending, stored },
+            RequestOutcome::Ran(RanAttempt { ending, stored, .. }) => Self::Ran { ending, stored },
             RequestOutcome::Replayed(replayed) => Self::Replayed(replayed),
             RequestOutcome::InProgress { .. } => Self::InProgress,
             RequestOutcome::Unknown { .. } => Self::Unknown,

@@ -4,7 +4,7 @@
 //! that an operator seals. By the rule for operators, no step starts before every node has completed the one before.
 
 use super::exercised::Exercised;
-use super::misfortune;
+use super::node_faults;
 use super::plan::{Sealing, millis};
 use super::sabotage::Sabotage;
 use super::world::World;
@@ -55,7 +55,7 @@ pub(crate) async fn change(world: Arc<World>) {
                 if world.is_healed() {
                     return;
                 }
-                misfortune::shut_down(&world, node);
+                node_faults::shut_down(&world, node);
                 world.sleep(millis(700)).await;
             }
             world.count(Exercised::RingChanged);

@@ -5,7 +5,7 @@
 
 use super::audit::Violation;
 use super::chance::Chance;
-use super::executor::{Executor, Home, Stopped};
+use super::executor::{Executor, Stopped, TaskOwner};
 use super::exercised::Tally;
 use super::plan::{FORGOTTEN_AFTER, Plan, Sealing, millis};
 use super::promise::Promise;
@@ -13,7 +13,7 @@ use super::response::Response;
 use super::sabotage::Sabotage;
 use super::trace::Trace;
 use super::world::{SETTLING, World};
-use super::{client, erasing, host, misfortune, ring, two_clocks};
+use super::{client, erasing, host, node_faults, ring, two_clocks};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
     for node in 0..world.plan.nodes {
         host::boot(&world, node);
     }
-    world.spawn(Home::Outside, direct(Arc::clone(&world)));
+    world.spawn(TaskOwner::Outside, direct(Arc::clone(&world)));
     let enough = || world.is_over() || world.audit().violation().is_some();
     let stopped = catch_unwind(AssertUnwindSafe(|| executor.run(STEPS_MAX, enough)));
     match stopped {
@@ -71,24 +71,24 @@ pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
 
 /// The three phases.
 async fn direct(world: Arc<World>) {
-    world.spawn(Home::Outside, misfortune::cause_faults(Arc::clone(&world)));
+    world.spawn(TaskOwner::Outside, node_faults::cause_faults(Arc::clone(&world)));
     if world.plan.sealing == Sealing::Changed {
-        world.spawn(Home::Outside, ring::change(Arc::clone(&world)));
+        world.spawn(TaskOwner::Outside, ring::change(Arc::clone(&world)));
     }
     if world.plan.operators {
-        world.spawn(Home::Outside, misfortune::operate(Arc::clone(&world)));
+        world.spawn(TaskOwner::Outside, node_faults::operate(Arc::clone(&world)));
     }
     if world.plan.erases {
-        world.spawn(Home::Outside, erasing::erase(Arc::clone(&world)));
+        world.spawn(TaskOwner::Outside, erasing::erase(Arc::clone(&world)));
     }
     if world.plan.contradicts {
-        world.spawn(Home::Outside, two_clocks::contradict(Arc::clone(&world)));
+        world.spawn(TaskOwner::Outside, two_clocks::contradict(Arc::clone(&world)));
     }
     let clients: Vec<_> = (0..world.plan.clients)
         .map(|_| {
             let (done, when_done) = oneshot::channel();
             let living = Arc::clone(&world);
-            world.spawn(Home::Outside, async move {
+            world.spawn(TaskOwner::Outside, async move {
                 client::live(living).await;
                 let _ = done.send(());
             });
@@ -113,7 +113,7 @@ async fn direct(world: Arc<World>) {
     let sweeps = world.plan.settings.sweep.every * 6;
     world.sleep(longest.unwrap_or(Duration::ZERO) + sweeps + SETTLING).await;
     let mut audit = world.audit();
-    if let Some((key, what, now)) = misfortune::left_over(&world, &audit) {
+    if let Some((key, what, now)) = node_faults::left_over(&world, &audit) {
         audit.broken(Promise::SweptClean, Some(key), format!("at {now:?} there is still {what}"));
     }
     drop(audit);

@@ -8,13 +8,13 @@ use super::audit::Effect;
 use super::exercised::Exercised;
 use super::network::Network;
 use super::response::Response;
-use super::work::{Job, Manner};
+use super::work::{Job, WorkerBehaviour};
 use super::world::World;
 use semel::core::outcome::Outcome;
 use semel::core::store::Written;
 use semel::core::time::Time;
 use semel::local::{
-    Entered, Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Waiting,
+    EnterResult, Interrupted, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, LocalWrites, Waiting,
 };
 use semel::{Engine, ExecuteResponse, Intent};
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub(crate) async fn transact(
     node: usize,
 ) -> Response {
     let command = match engine.enter_local(intent, Waiting::Allowed).await {
-        Ok(Entered::Answered(answer)) => return answer.outcome.into(),
-        Ok(Entered::Owned(command)) => command,
+        Ok(EnterResult::Answered(answer)) => return answer.outcome.into(),
+        Ok(EnterResult::Owned(command)) => command,
         Err(error) => return Response::from(Err(error)),
     };
     let conducted = command.conduct(move |command| conduct(world, command, job, node)).await;
@@ -166,11 +166,11 @@ async fn work(world: &World, job: &Job) -> bool {
     let span = world.span(1, 300);
     world.sleep(span).await;
     match job.manner {
-        Manner::PanicsEarly | Manner::PanicsLate => {
+        WorkerBehaviour::PanicsEarly | WorkerBehaviour::PanicsLate => {
             world.count(Exercised::Panic);
             false
         }
-        Manner::OverrunsEarly | Manner::OverrunsLate => {
+        WorkerBehaviour::OverrunsEarly | WorkerBehaviour::OverrunsLate => {
             world.count(Exercised::Overrun);
             world.sleep(job.policy.work_deadline + Duration::from_secs(1)).await;
             true

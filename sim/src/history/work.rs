@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How a worker behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum WorkerBehaviour {
     /// Sends as soon as it gets the attempt.
     AtOnce,
     /// Does something else first, then checks that it still may.
@@ -38,7 +38,7 @@ pub(crate) enum Manner {
     Forgetful,
 }
 
-impl Manner {
+impl WorkerBehaviour {
     pub(crate) fn draw(world: &World) -> Self {
         if world.fault(world.plan.faults.bad_work) {
             let bad = [
@@ -77,7 +77,7 @@ impl Manner {
 pub(crate) struct Job {
     pub(crate) call: usize,
     pub(crate) key: usize,
-    pub(crate) manner: Manner,
+    pub(crate) manner: WorkerBehaviour,
     pub(crate) policy: Arc<Policy>,
 }
 
@@ -94,19 +94,19 @@ pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> WorkR
     }
     let unchecked = world.is_sabotaged(Sabotage::UncheckedSend);
     match job.manner {
-        Manner::AtOnce if unchecked => do_something_else(&world).await,
-        Manner::ChecksFirst | Manner::PanicsLate => {
+        WorkerBehaviour::AtOnce if unchecked => do_something_else(&world).await,
+        WorkerBehaviour::ChecksFirst | WorkerBehaviour::PanicsLate => {
             do_something_else(&world).await;
             if attempt.check().is_err() && !unchecked {
                 return Ending::NotApplied(None).into();
             }
         }
-        Manner::Reserves | Manner::PanicsEarly | Manner::OverrunsEarly => {
+        WorkerBehaviour::Reserves | WorkerBehaviour::PanicsEarly | WorkerBehaviour::OverrunsEarly => {
             do_something_else(&world).await;
-            if job.manner == Manner::PanicsEarly {
+            if job.manner == WorkerBehaviour::PanicsEarly {
                 panicking(&world);
             }
-            if job.manner == Manner::OverrunsEarly {
+            if job.manner == WorkerBehaviour::OverrunsEarly {
                 world.count(Exercised::Overrun);
                 world.sleep(job.policy.work_deadline * 2).await;
             }
@@ -118,11 +118,11 @@ pub(crate) async fn work(world: Arc<World>, job: Job, attempt: Attempt) -> WorkR
     }
     let answer = provider::send(&world, job.sending(attempt.fence()));
     match job.manner {
-        Manner::PanicsLate => {
+        WorkerBehaviour::PanicsLate => {
             do_something_else(&world).await;
             panicking(&world);
         }
-        Manner::OverrunsLate => {
+        WorkerBehaviour::OverrunsLate => {
             world.count(Exercised::Overrun);
             world.sleep(job.policy.work_deadline * 2).await;
         }
@@ -157,7 +157,7 @@ pub(crate) async fn by_hand(world: Arc<World>, engine: Engine, intent: Intent, j
     world.count(Exercised::ByHand);
     // For example one behind a gateway, which only knows its token: each request may reach another node.
     let comes_back = world.chance().percent(40);
-    let forgetful = job.manner == Manner::Forgetful;
+    let forgetful = job.manner == WorkerBehaviour::Forgetful;
     if forgetful {
         world.audit().touch(Some(job.key));
     }

@@ -5,7 +5,7 @@
 
 use super::audit::Audit;
 use super::chance::Chance;
-use super::executor::{Handle, Home, Sleep};
+use super::executor::{Handle, Sleep, TaskOwner};
 use super::exercised::Exercised;
 use super::host::{self, Host};
 use super::plan::{Plan, millis};
@@ -164,7 +164,7 @@ impl World {
         Duration::from_micros(micros)
     }
 
-    pub(crate) fn spawn(&self, home: Home, task: impl Future<Output = ()> + Send + 'static) -> u64 {
+    pub(crate) fn spawn(&self, home: TaskOwner, task: impl Future<Output = ()> + Send + 'static) -> u64 {
         self.handle.spawn(home, Box::pin(task))
     }
 
@@ -233,7 +233,7 @@ impl World {
         self.note(None, format!("the store's clock is now wrong by {by} ms"));
         self.clock.wrong_millis.store(by, Ordering::Relaxed);
         let world = Arc::clone(self);
-        self.spawn(Home::Outside, async move {
+        self.spawn(TaskOwner::Outside, async move {
             world.sleep(Duration::from_millis(gone_for)).await;
             world.put_clock_right();
         });
@@ -280,7 +280,7 @@ impl World {
         self.take_down(node);
         let world = Arc::clone(self);
         let gone_for = self.span(100, 6_000);
-        self.spawn(Home::Outside, async move {
+        self.spawn(TaskOwner::Outside, async move {
             world.sleep(gone_for).await;
             host::boot(&world, node);
         });
@@ -305,7 +305,7 @@ impl World {
         self.audit().node_fails(node);
         self.handle.pause_node(node);
         let world = Arc::clone(self);
-        self.spawn(Home::Outside, async move {
+        self.spawn(TaskOwner::Outside, async move {
             world.sleep(span).await;
             world.note(None, format!("node {node} continues"));
             world.handle.resume_node(node);

@@ -99,7 +99,7 @@ impl Results {
     }
 
     /// Counts what a program did, and prints one line; if it failed, everything that it printed.
-    fn add(&mut self, program: &dyn fmt::Display, ended: io::Result<one::Ended>) {
+    fn add(&mut self, program: &dyn fmt::Display, ended: io::Result<one::ProgramResult>) {
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => {

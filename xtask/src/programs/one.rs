@@ -16,7 +16,7 @@ const SILENCE_MAX: Duration = Duration::from_mins(30);
 
 /// How a program ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ProgramResult {
     /// Everything that it and its children printed.
     pub(super) output: Vec<u8>,
     pub(super) succeeded: bool,
@@ -25,7 +25,7 @@ pub(super) struct Ended {
     pub(super) took: Duration,
 }
 
-impl Ended {
+impl ProgramResult {
     /// Why it failed, if it did.
     pub(super) fn failure(&self, tally: Tally) -> Option<String> {
         if let Some(line) = &self.hung_after {
@@ -40,11 +40,11 @@ impl Ended {
 }
 
 /// Runs it.
-pub(super) fn run(command: Command) -> io::Result<Ended> {
+pub(super) fn run(command: Command) -> io::Result<ProgramResult> {
     run_within(command, SILENCE_MAX)
 }
 
-fn run_within(mut command: Command, silence_max: Duration) -> io::Result<Ended> {
+fn run_within(mut command: Command, silence_max: Duration) -> io::Result<ProgramResult> {
     let stopwatch = Stopwatch::start();
     let (reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
@@ -70,14 +70,14 @@ fn run_within(mut command: Command, silence_max: Duration) -> io::Result<Ended> 
         }
     }
     let succeeded = child.wait()?.success();
-    Ok(Ended { output, succeeded, hung_after, took: stopwatch.read() })
+    Ok(ProgramResult { output, succeeded, hung_after, took: stopwatch.read() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shell(script: &str, silence_max: Duration) -> Ended {
+    fn shell(script: &str, silence_max: Duration) -> ProgramResult {
         let mut command = crate::cargo::program("sh");
         command.args(["-c", script]);
         run_within(command, silence_max).expect("it runs")

@@ -17,7 +17,7 @@ use http::StatusCode;
 use semel::core::id::OperationId;
 use semel::core::machine::{Erasure, Refusal};
 use semel::core::record::StateName;
-use semel::core::store::Remnants;
+use semel::core::store::RemainingCopies;
 use semel::{Erased, OperatorError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -101,8 +101,8 @@ pub(super) async fn erase(
             let (operation, state) = (&**record.operation(), record.state_name().as_str());
             tracing::info!(target: "semel::audit", who = name, action, operation_id = %id, operation, state, reason, "an operator erased a record");
             let may_remain = match remnants {
-                Remnants::None => None,
-                Remnants::MayRemain(places) => Some(places),
+                RemainingCopies::None => None,
+                RemainingCopies::MayRemain(places) => Some(places),
             };
             let outcome = shared
                 .engine

@@ -77,13 +77,13 @@ situations! {
 /// A refusal.
 #[derive(Debug)]
 pub(super) enum Problem {
-    Own(Own),
+    Admin(AdminProblem),
     Shared(semel_http::Problem),
 }
 
 /// A problem of the admin address, for one request.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct AdminProblem {
     situation: Situation,
     detail: Cow<'static, str>,
     retry_after: Option<Duration>,
@@ -96,7 +96,7 @@ impl Problem {
     pub(super) fn new(situation: Situation, detail: impl Into<Cow<'static, str>>) -> Self {
         let detail = detail.into();
         let (retry_after, operation_id, state, challenge) = (None, None, None, None);
-        Self::Own(Own { situation, detail, retry_after, operation_id, state, challenge })
+        Self::Admin(AdminProblem { situation, detail, retry_after, operation_id, state, challenge })
     }
 
     pub(super) fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
@@ -124,7 +124,7 @@ impl Problem {
     #[must_use]
     pub(super) fn after(mut self, span: Duration) -> Self {
         match &mut self {
-            Self::Own(admin_problem) => admin_problem.retry_after = Some(span),
+            Self::Admin(admin_problem) => admin_problem.retry_after = Some(span),
             Self::Shared(problem) => *problem = problem.clone().retryable_after(span),
         }
         self
@@ -134,7 +134,7 @@ impl Problem {
     #[must_use]
     pub(super) fn about(mut self, operation_id: OperationId, state: Option<StateName>) -> Self {
         match &mut self {
-            Self::Own(admin_problem) => {
+            Self::Admin(admin_problem) => {
                 (admin_problem.operation_id, admin_problem.state) = (Some(operation_id), state);
             }
             Self::Shared(problem) => *problem = problem.clone().about(operation_id),
@@ -145,7 +145,7 @@ impl Problem {
     /// The challenge for a client without a token.
     #[must_use]
     pub(super) fn challenging(mut self, challenge: &'static str) -> Self {
-        if let Self::Own(admin_problem) = &mut self {
+        if let Self::Admin(admin_problem) = &mut self {
             admin_problem.challenge = Some(challenge);
         }
         self
@@ -202,13 +202,13 @@ pub(super) struct Document {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         match self {
-            Self::Own(admin_problem) => admin_problem.into_response(),
+            Self::Admin(admin_problem) => admin_problem.into_response(),
             Self::Shared(problem) => problem.into_response(Form::Json, "").map(axum::body::Body::new),
         }
     }
 }
 
-impl IntoResponse for Own {
+impl IntoResponse for AdminProblem {
     fn into_response(self) -> Response {
         let situation = self.situation;
         let document = Document {

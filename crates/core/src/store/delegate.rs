@@ -2,7 +2,7 @@
 
 use super::{
     Capabilities, Census, Change, Count, Counted, Cursor, Filter, Hazard, InboxCensus, Item, Page, Pending,
-    Reading, Remnants, Setting, SideRow, SideTable, Store, StoreSize, Tally, Written,
+    Reading, RemainingCopies, Setting, SideRow, SideTable, Store, StoreSize, Tally, Written,
 };
 use crate::id::{CommandId, OperationId};
 use crate::record::{Record, StateName};
@@ -109,7 +109,7 @@ pub trait Delegate: Send + Sync + 'static {
         self.inner().set(name, expect, next)
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         self.inner().scrub()
     }
 
@@ -230,7 +230,7 @@ impl<D: Delegate> Store for D {
         Delegate::set(self, name, expect, next)
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         Delegate::scrub(self)
     }
 

@@ -44,7 +44,9 @@ pub use error::{Error, Kind};
 pub use inbox::{INBOX_WINDOW, INBOXES_MAX, InboxCensus, InboxMarks};
 pub use query::{Callers, Census, Count, Counted, Cursor, Filter, Item, OperationIds, Page, Tallied, Tally};
 pub use side::{SIDE_TABLES, SideColumn, SideRow, SideTable};
-pub use traits::{Capabilities, Clock, ClockSource, Counting, Hazard, Order, Remnants, Severity, Sharing};
+pub use traits::{
+    Capabilities, Clock, ClockSource, Counting, Hazard, Order, RemainingCopies, Severity, Sharing,
+};
 
 use crate::codec;
 use crate::id::{CommandId, OperationId};
@@ -261,9 +263,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes the bytes of replaced and removed entries from the store's memory and files, as far as the store can,
     /// and reports what is left. Called after a record was [erased](crate::machine::erase); bounded in time.
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         let everywhere = "in the store's files, replicas and backups, until these are overwritten".to_owned();
-        Box::pin(std::future::ready(Ok(Remnants::MayRemain(everywhere))))
+        Box::pin(std::future::ready(Ok(RemainingCopies::MayRemain(everywhere))))
     }
 
     /// Accepts no more calls, and completes as soon as every accepted write is answered and nothing is open.

@@ -76,7 +76,7 @@ pub enum Order {
 /// What is left of replaced and removed entries after [`Store::scrub`](super::Store::scrub).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "an operator who erased a record must learn where copies remain"]
-pub enum Remnants {
+pub enum RemainingCopies {
     /// Nothing, in the store's own memory and files. Backups are not covered.
     None,
     /// Copies may remain: where and until when, as the end of a sentence, such as `in the write-ahead log until it is

@@ -30,7 +30,7 @@ pub struct ExecuteResponse<L = ()> {
 #[derive(Debug, Clone)]
 pub enum RequestOutcome<L = ()> {
     /// This call ran the attempt.
-    Ran(Ran<L>),
+    Ran(RanAttempt<L>),
     /// The stored outcome of an earlier attempt, or of one that this call waited for.
     Replayed(Replayed),
     /// Another attempt is running.
@@ -61,7 +61,7 @@ pub enum RequestOutcome<L = ()> {
 
 /// An attempt that this call ran.
 #[derive(Debug, Clone)]
-pub struct Ran<L = ()> {
+pub struct RanAttempt<L = ()> {
     /// How it ended.
     pub ending: Ending,
     /// What was stored. `None` if it is not stored yet: the engine keeps trying, and a crash before it succeeds

@@ -3,7 +3,7 @@
 //! It ends with the work, the lease, the deadline or a shutdown, whichever comes first. Nothing here is cancelled if
 //! the caller goes away.
 
-use crate::call::answer::{Error, ExecuteResponse, GivenUp, Ran, RequestOutcome};
+use crate::call::answer::{Error, ExecuteResponse, GivenUp, RanAttempt, RequestOutcome};
 use crate::call::attempt::Attempt;
 use crate::call::reply::{self, Subject};
 use crate::node::Node;
@@ -220,7 +220,7 @@ async fn settle<L>(
     let kept = node.sealing.seal_ending(ownership.id, ownership.seal, ending.clone());
     let mut finish = pin!(ownership.finish(kept.clone(), &why).instrument(span!("finish")));
     let Some(finished) = node.clock.within(node.settings.finish_wait, &mut finish).await else {
-        let request_outcome = RequestOutcome::Ran(Ran {
+        let request_outcome = RequestOutcome::Ran(RanAttempt {
             ending: ending.clone(),
             stored: None,
             attempt,
@@ -234,7 +234,7 @@ async fn settle<L>(
     };
     let ran = |stored| {
         let (ending, repeatable) = (ending.clone(), repeatable());
-        Some(RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt, repeatable, local }))
+        Some(RequestOutcome::Ran(RanAttempt { ending, stored: Some(stored), attempt, repeatable, local }))
     };
     let request_outcome = concluded(ownership, &running_entry, &kept, finished, ran);
     // Before the answer: a caller that retries immediately must not find its own last attempt running.

@@ -69,7 +69,7 @@ impl Engine {
     /// Runs `work` once for `intent`.
     ///
     /// The first call runs `work` in a task of the engine: if the caller goes away, nothing is cancelled. The outcome
-    /// is durable before this returns (unless [`Ran::stored`](crate::Ran::stored) is `None`: it could not be stored
+    /// is durable before this returns (unless [`RanAttempt::stored`](crate::RanAttempt::stored) is `None`: it could not be stored
     /// in time). Every other call gets the same outcome, or the reason why there is none.
     /// [`ExecuteResponse::into_outcome`] makes everything but a success an error.
     ///

@@ -207,7 +207,7 @@ impl std::error::Error for Refusal {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::answer::{Ran, Replayed};
+    use crate::call::answer::{RanAttempt, Replayed};
 
     fn answer(outcome: RequestOutcome) -> ExecuteResponse {
         ExecuteResponse { operation_id: OperationId::from_bytes([7; 16]), outcome }
@@ -219,7 +219,7 @@ mod tests {
 
     fn ran(ending: Ending, state: Option<StateName>) -> ExecuteResponse {
         let stored = state.map(stored);
-        answer(RequestOutcome::Ran(Ran { ending, stored, attempt: 1, repeatable: false, local: () }))
+        answer(RequestOutcome::Ran(RanAttempt { ending, stored, attempt: 1, repeatable: false, local: () }))
     }
 
     fn created() -> Outcome {

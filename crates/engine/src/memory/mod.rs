@@ -16,7 +16,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Entry, Record};
 use semel_core::store::{
     self, Capabilities, Change, Clock, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    Item, Kind, Order, PAGE_BYTES_MAX, Page, Pending, Reading, Remnants, Setting, Severity, Sharing, Written,
+    Item, Kind, Order, PAGE_BYTES_MAX, Page, Pending, Reading, RemainingCopies, Setting, Severity, Sharing,
+    Written,
 };
 use semel_core::time::Time;
 use std::collections::BTreeMap;
@@ -111,8 +112,8 @@ impl store::Store for Store {
         }
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
-        Box::pin(std::future::ready(Ok(Remnants::None)))
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
+        Box::pin(std::future::ready(Ok(RemainingCopies::None)))
     }
 
     fn hazards(&self) -> Pending<'_, Vec<Hazard>> {

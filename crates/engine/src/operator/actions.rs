@@ -12,7 +12,7 @@ use semel_core::key::Key;
 use semel_core::machine::{self, Erasure, Refusal, Stamp, Verdict, Write, WriteResult};
 use semel_core::outcome::Outcome;
 use semel_core::record::{Record, State};
-use semel_core::store::{self, Kind, Remnants, Written};
+use semel_core::store::{self, Kind, RemainingCopies, Written};
 use semel_core::time::Now;
 
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Erased {
     /// The record as it is now.
     pub record: Record,
     /// Where copies of the erased data may remain.
-    pub remnants: Remnants,
+    pub remnants: RemainingCopies,
 }
 
 /// Why an operator's action is not known to be stored.
@@ -207,11 +207,11 @@ impl Engine {
         Ok(Erased { record, remnants })
     }
 
-    async fn scrub_store(&self) -> Remnants {
+    async fn scrub_store(&self) -> RemainingCopies {
         match self.node.clock.within(self.node.settings.store_timeout, self.node.store.raw.scrub()).await {
             Some(Ok(remnants)) => remnants,
-            Some(Err(error)) => Remnants::MayRemain(format!("in the store's files: {error}")),
-            None => Remnants::MayRemain("in the store's files, which it is still cleaning".to_owned()),
+            Some(Err(error)) => RemainingCopies::MayRemain(format!("in the store's files: {error}")),
+            None => RemainingCopies::MayRemain("in the store's files, which it is still cleaning".to_owned()),
         }
     }
 

@@ -4,7 +4,7 @@
 //! with its tag. The associated data is the format, the key's name, the ID of the record and the status. So sealed
 //! bytes are valid only for one record and one status.
 
-use super::{SealingKey, Unopened};
+use super::{SealingKey, UnsealError};
 use crate::runtime::random::Random;
 use bytes::Bytes;
 use chacha20poly1305::aead::{Aead, AeadInPlace, Payload};
@@ -54,17 +54,17 @@ pub(super) fn seal(
 
 impl<'a> Envelope<'a> {
     /// Parses sealed bytes, without a key.
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Unopened> {
-        let (&format, rest) = bytes.split_first().ok_or(Unopened::Damaged)?;
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, UnsealError> {
+        let (&format, rest) = bytes.split_first().ok_or(UnsealError::Damaged)?;
         match format {
             FORMAT => {}
-            0 => return Err(Unopened::Damaged),
-            newer => return Err(Unopened::Newer(newer)),
+            0 => return Err(UnsealError::Damaged),
+            newer => return Err(UnsealError::Newer(newer)),
         }
-        let (&length, rest) = rest.split_first().ok_or(Unopened::Damaged)?;
-        let (name, rest) = rest.split_at_checked(length.into()).ok_or(Unopened::Damaged)?;
-        let key_name = std::str::from_utf8(name).map_err(|_| Unopened::Damaged)?;
-        let (nonce, sealed) = rest.split_first_chunk().ok_or(Unopened::Damaged)?;
+        let (&length, rest) = rest.split_first().ok_or(UnsealError::Damaged)?;
+        let (name, rest) = rest.split_at_checked(length.into()).ok_or(UnsealError::Damaged)?;
+        let key_name = std::str::from_utf8(name).map_err(|_| UnsealError::Damaged)?;
+        let (nonce, sealed) = rest.split_first_chunk().ok_or(UnsealError::Damaged)?;
         Ok(Self { key_name, nonce, sealed })
     }
 

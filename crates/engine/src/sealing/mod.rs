@@ -91,18 +91,19 @@ impl KeyRing {
 
     /// Unseals an outcome of the record under `id`. One that is not sealed is returned unchanged: it was stored
     /// before sealing was turned on.
-    pub fn open(&self, id: &CommandId, outcome: &Outcome) -> Result<Outcome, Unopened> {
+    pub fn open(&self, id: &CommandId, outcome: &Outcome) -> Result<Outcome, UnsealError> {
         let Body::Sealed(sealed) = &outcome.body else { return Ok(outcome.clone()) };
         let envelope = Envelope::read(sealed)?;
-        let key =
-            self.key(envelope.key_name).ok_or_else(|| Unopened::KeyMissing(envelope.key_name.to_owned()))?;
-        let plain = envelope.open(key, id, outcome.status).ok_or(Unopened::Damaged)?;
-        let opened = codec::decode_outcome(&Bytes::from(plain)).map_err(|_| Unopened::Damaged)?;
+        let key = self
+            .key(envelope.key_name)
+            .ok_or_else(|| UnsealError::KeyMissing(envelope.key_name.to_owned()))?;
+        let plain = envelope.open(key, id, outcome.status).ok_or(UnsealError::Damaged)?;
+        let opened = codec::decode_outcome(&Bytes::from(plain)).map_err(|_| UnsealError::Damaged)?;
         let whole = opened.status == outcome.status
             && !matches!(opened.body, Body::Sealed(_))
             && outcome.headers.is_empty()
             && outcome.trailers.is_empty();
-        if whole { Ok(opened) } else { Err(Unopened::Damaged) }
+        if whole { Ok(opened) } else { Err(UnsealError::Damaged) }
     }
 }
 
@@ -125,7 +126,7 @@ pub enum Seal {
 
 /// Why an outcome could not be unsealed. It is answered as not retained, and the record is unchanged. Raise an alarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unopened {
+pub enum UnsealError {
     /// It was sealed with a key that is not in this node's ring.
     KeyMissing(String),
     /// It was sealed in a format that this version does not know.
@@ -134,7 +135,7 @@ pub enum Unopened {
     Damaged,
 }
 
-impl fmt::Display for Unopened {
+impl fmt::Display for UnsealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyMissing(name) => write!(
@@ -155,4 +156,4 @@ impl fmt::Display for Unopened {
     }
 }
 
-impl std::error::Error for Unopened {}
+impl std::error::Error for UnsealError {}

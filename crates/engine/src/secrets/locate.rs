@@ -29,7 +29,7 @@ impl Located<'_, '_> {
 }
 
 /// Replaces the time in an answer to a call at this uptime by the node's trusted time.
-pub type Dating<'a> = dyn Fn(&mut Reading, Duration) -> Now + Sync + 'a;
+pub type TimeCorrection<'a> = dyn Fn(&mut Reading, Duration) -> Now + Sync + 'a;
 
 /// Finds out under which secret's ID to look for and claim a command. Needs the store only during a rotation.
 ///
@@ -40,7 +40,7 @@ pub async fn locate<'c, 'a>(
     store: &dyn Store,
     view: &View,
     clock: &dyn Clock,
-    dating: &Dating<'_>,
+    dating: &TimeCorrection<'_>,
     commands: &'c Commands<'a>,
 ) -> Result<Located<'c, 'a>, Error> {
     let (Some(outgoing), Some(old)) = (&view.outgoing, &commands.old) else {

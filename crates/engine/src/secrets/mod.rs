@@ -18,10 +18,10 @@ mod view;
 pub use bounded::Bounded;
 pub(crate) use copying::{Copying, Registered, registered, state_id};
 pub use error::Error;
-pub use locate::{Dating, Located, locate};
+pub use locate::{Located, TimeCorrection, locate};
 pub use node::{RefreshSettings, Secrets};
 pub(crate) use stored::STATE;
-pub use view::{Commands, Numbered, Outgoing, View};
+pub use view::{Commands, NumberedSecret, Outgoing, View};
 
 use crate::runtime::clock::Clock;
 use crate::runtime::random::Random;

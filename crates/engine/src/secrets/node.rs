@@ -3,7 +3,7 @@
 //! The order of steps is the protocol in `docs/decisions/secrets.md`; each comment names what it prevents.
 
 use super::stored::{Registration, Rotation, Settings, State, node_key};
-use super::view::{Numbered, Outgoing, View};
+use super::view::{NumberedSecret, Outgoing, View};
 use super::{Bounded, ConfiguredSecret, Error};
 use crate::runtime::clock::Clock;
 use crate::runtime::spawn::Task;
@@ -241,7 +241,7 @@ impl Secrets {
     /// it continues, but does not confirm.
     fn made_from(&self, state: &State, good_until: Duration) -> Result<(View, Option<String>), Error> {
         let secret = state.secret.secret(&self.known)?;
-        let arbiter = Numbered { secret, generation: state.generation };
+        let arbiter = NumberedSecret { secret, generation: state.generation };
         let view = |current, outgoing| View { current, outgoing, good_until };
         let (next, stage) = match &state.rotation {
             Rotation::Steady | Rotation::Settled => return Ok((view(arbiter, None), None)),
@@ -250,7 +250,7 @@ impl Secrets {
         };
         match next.secret(&self.known) {
             Ok(secret) => {
-                let current = Numbered { secret, generation: state.generation.saturating_add(1) };
+                let current = NumberedSecret { secret, generation: state.generation.saturating_add(1) };
                 Ok((view(current, Some(Outgoing { old: arbiter, stage })), None))
             }
             Err(Error::Missing(id)) if stage == Stage::Announced => Ok((view(arbiter, None), Some(id))),

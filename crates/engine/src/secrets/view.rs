@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// A secret and its generation.
 #[derive(Debug, Clone)]
-pub struct Numbered {
+pub struct NumberedSecret {
     /// The secret.
     pub secret: Arc<Secret>,
     /// 0 for a store's first secret.
@@ -23,7 +23,7 @@ pub struct Numbered {
 #[derive(Debug, Clone)]
 pub struct Outgoing {
     /// The old secret, whose IDs decide.
-    pub old: Numbered,
+    pub old: NumberedSecret,
     /// The stage of this node.
     pub stage: Stage,
 }
@@ -32,7 +32,7 @@ pub struct Outgoing {
 #[derive(Debug, Clone)]
 pub struct View {
     /// The current secret; during a rotation, the new one.
-    pub current: Numbered,
+    pub current: NumberedSecret,
     /// The secret that is being replaced, if any.
     pub outgoing: Option<Outgoing>,
     pub(super) good_until: Duration,
@@ -54,7 +54,7 @@ impl View {
         policy: Arc<Policy>,
         payload: &'a dyn Payload,
     ) -> Result<Commands<'a>, fingerprint::Error> {
-        let Numbered { secret, generation } = &self.current;
+        let NumberedSecret { secret, generation } = &self.current;
         let current = Command::new(secret, scope, key, policy, payload)?.with_generation(*generation);
         let under_old =
             |Outgoing { old, .. }: &Outgoing| current.under(&old.secret, old.generation, scope, key);

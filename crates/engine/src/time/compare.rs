@@ -1,6 +1,6 @@
 //! The clocks that an operator may mean: this process's, and that of the nodes on the store.
 
-use super::mark::{self, Beat, Mark};
+use super::mark::{self, Mark, TimeReport};
 use crate::runtime::clock::Clock;
 use crate::settings::ClockSettings;
 use semel_core::id::CommandId;
@@ -94,7 +94,7 @@ pub async fn confirm_clock_of_nodes(
         let Some(shown) = confirmed else { return Ok(None) };
         let uptime = clock.uptime();
         let (boot, steady_since) = (boot.as_deref(), Some(shown));
-        let beat = Beat { now: shown, shown, node: who, boot, uptime, steady_since };
+        let beat = TimeReport { now: shown, shown, node: who, boot, uptime, steady_since };
         Ok(Some(Mark::confirmed(mark.as_ref(), &beat, who, why)))
     })
     .await?;

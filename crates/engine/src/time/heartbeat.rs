@@ -4,7 +4,7 @@
 //! never written, nor that of a node that still watches whether another one uses another time. When to beat, and what a
 //! failure says about the store, is decided by its callers.
 
-use super::mark::{self, AfterWrite, Beat, Confirmed, Contradiction, Mark, Stored};
+use super::mark::{self, AfterWrite, Confirmed, Contradiction, Mark, Stored, TimeReport};
 use super::{ClockChange, ClockStatus, Reference, TrustedTime, clamped};
 use crate::runtime::clock::Clock;
 use crate::settings::ClockSettings;
@@ -115,7 +115,8 @@ impl TimeExchange<'_> {
             let uptime = self.clock.uptime();
             let now = self.time.earliest(uptime).at;
             let shown = shown + uptime.saturating_sub(received);
-            let beat = Beat { now, shown, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
+            let beat =
+                TimeReport { now, shown, node: &heartbeat.run, boot: boot.as_deref(), uptime, steady_since };
             Ok(Some(Mark::after(mark.as_ref(), &beat)))
         });
         let AfterWrite { stored, is_written } = written.await?;
@@ -226,7 +227,7 @@ pub async fn confirm_clock(
     mark::write(store, stored, |stored| {
         let uptime = clock.uptime();
         let (boot, steady_since) = (boot.as_deref(), Some(shown));
-        let beat = Beat { now: shown, shown, node: who, boot, uptime, steady_since };
+        let beat = TimeReport { now: shown, shown, node: who, boot, uptime, steady_since };
         // An unreadable mark is replaced: this is the purpose of a confirmation.
         Ok(Some(Mark::confirmed(stored.unwrap_or(None).as_ref(), &beat, who, why)))
     })

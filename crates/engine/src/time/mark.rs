@@ -81,7 +81,7 @@ pub(super) struct Confirmed {
 
 /// What a node writes about its time.
 #[derive(Debug, Clone)]
-pub(super) struct Beat<'a> {
+pub(super) struct TimeReport<'a> {
     pub(super) now: Time,
     pub(super) shown: Time,
     pub(super) node: &'a str,
@@ -92,7 +92,7 @@ pub(super) struct Beat<'a> {
 
 impl Mark {
     /// The mark that follows `before`. It never goes back.
-    pub(super) fn after(before: Option<&Self>, beat: &Beat<'_>) -> Self {
+    pub(super) fn after(before: Option<&Self>, beat: &TimeReport<'_>) -> Self {
         let now_ms = beat.now.as_millis();
         let steady_since_ms = beat.steady_since.map(Time::as_millis);
         Self {
@@ -148,7 +148,7 @@ impl Mark {
     }
 
     /// The mark that replaces `before` when `who` confirms the time `beat.now`.
-    pub(super) fn confirmed(before: Option<&Self>, beat: &Beat<'_>, who: &str, why: &str) -> Self {
+    pub(super) fn confirmed(before: Option<&Self>, beat: &TimeReport<'_>, who: &str, why: &str) -> Self {
         let at_ms = beat.now.as_millis();
         let count = before.and_then(|mark| mark.confirmed.as_ref()).map_or(0, |last| last.count) + 1;
         let before_ms =
@@ -305,9 +305,9 @@ pub(super) async fn write(
 mod tests {
     use super::*;
 
-    fn beat(now: u64) -> Beat<'static> {
+    fn beat(now: u64) -> TimeReport<'static> {
         let (now, uptime) = (Time::from_millis(now), Duration::from_secs(1));
-        Beat { now, shown: now, node: "a", boot: None, uptime, steady_since: None }
+        TimeReport { now, shown: now, node: "a", boot: None, uptime, steady_since: None }
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
             let (ahead, up_to) = (Duration::from_millis(ahead), Time::from_millis(up_to));
             ContradictionReport { ahead, up_to }
         };
-        let of = |node: &'static str, now: u64| Beat { node, ..beat(now) };
+        let of = |node: &'static str, now: u64| TimeReport { node, ..beat(now) };
         let first = Mark::after(None, &of("live", 100));
         let told = first.contradicted(report(600, 700), "late", None).expect("a change");
         assert!(told.has_time_of(&first) && told != first && told.at() == first.at());

@@ -21,7 +21,7 @@ mod watch;
 pub use compare::{ClockComparison, NodesClock, compare_clocks, confirm_clock_of_nodes};
 pub(crate) use heartbeat::{Heartbeat, TimeExchange};
 pub use heartbeat::{confirm_clock, examine_clock};
-pub use start::Distrust;
+pub use start::DistrustReason;
 
 use crate::settings::ClockSettings;
 use mark::ContradictionReport;
@@ -45,7 +45,7 @@ pub enum ClockStatus {
         by_ms: i64,
     },
     /// The clock contradicted the store's mark when the node started. Nothing new is claimed.
-    Untrusted(Distrust),
+    Untrusted(DistrustReason),
 }
 
 impl ClockStatus {
@@ -71,7 +71,7 @@ pub enum ClockChange {
         by_ms: i64,
     },
     /// It contradicts the store's mark. Nothing new is claimed.
-    Distrusted(Distrust),
+    Distrusted(DistrustReason),
     /// It no longer contradicts the store's mark.
     Plausible,
     /// An operator confirmed it.
@@ -110,7 +110,7 @@ impl Sample {
 #[derive(Debug, Clone)]
 enum TrustState {
     Untrusted {
-        why: Distrust,
+        why: DistrustReason,
         /// The mark that the clock must not contradict; `None` if it cannot be read.
         mark: Option<Box<Mark>>,
         /// How far the clock may be ahead of the mark.
@@ -304,7 +304,7 @@ impl TrustedTime {
             return ClockChange::Confirmed;
         }
         let by = Duration::from_millis(u64::try_from(off.abs()).unwrap_or(u64::MAX));
-        let why = if off > 0 { Distrust::Ahead(by) } else { Distrust::Behind(by) };
+        let why = if off > 0 { DistrustReason::Ahead(by) } else { DistrustReason::Behind(by) };
         let mut state = self.state();
         let before = reference.before.max(Some(state.earliest(received))).max(state.replaced_up_to());
         let reference = Some(Reference { before, ..reference });
@@ -371,7 +371,7 @@ impl TrustedTime {
     }
 
     /// Since when time has passed without a gap. Fails if this node does not trust its time at all.
-    fn steady_since(&self) -> Result<Option<Time>, Distrust> {
+    fn steady_since(&self) -> Result<Option<Time>, DistrustReason> {
         match self.state().trust {
             TrustState::Untrusted { why, .. } => Err(why),
             TrustState::Trusted { steady_since, .. } => Ok(steady_since),

@@ -2,7 +2,7 @@
 //! another time.
 
 use super::mark::{ContradictionReport, Mark};
-use super::start::Distrust;
+use super::start::DistrustReason;
 use super::{ClockChange, TrustState, TrustedTime};
 use crate::settings::ClockSettings;
 use semel_core::time::Time;
@@ -105,8 +105,11 @@ impl TrustedTime {
             }
             return None;
         }
-        let why =
-            Distrust::Contradicted(if is_ahead { now.since(mark.now()) } else { mark.now().since(now) });
+        let why = DistrustReason::Contradicted(if is_ahead {
+            now.since(mark.now())
+        } else {
+            mark.now().since(now)
+        });
         let report = ContradictionReport { ahead: now.since(mark.now()), up_to: latest };
         state.trust = TrustState::Untrusted {
             why,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Why a clock is not trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Distrust {
+pub enum DistrustReason {
     /// It is behind the last time in the store.
     Behind(Duration),
     /// It is further ahead of that time than a downtime may last.
@@ -22,7 +22,7 @@ pub enum Distrust {
     Unreadable,
 }
 
-impl fmt::Display for Distrust {
+impl fmt::Display for DistrustReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Behind(by) => {
@@ -74,13 +74,14 @@ pub(super) fn contradicts(
     shown: Time,
     between: (Duration, Duration),
     ahead_max: Duration,
-) -> Option<Distrust> {
+) -> Option<DistrustReason> {
     let (earliest, latest) = (mark.at() + between.0, mark.at() + between.1);
     if shown + settings.watch_allowance() < latest {
-        return Some(Distrust::Behind(latest.since(shown)));
+        return Some(DistrustReason::Behind(latest.since(shown)));
     }
     let ahead = shown.since(earliest);
-    let why = if ahead_max < settings.downtime_max { Distrust::Contradicted } else { Distrust::Ahead };
+    let why =
+        if ahead_max < settings.downtime_max { DistrustReason::Contradicted } else { DistrustReason::Ahead };
     (ahead > ahead_max).then(|| why(ahead))
 }
 
@@ -143,7 +144,7 @@ pub(super) fn start(
         replaced_up_to,
     };
     let mark = match remembered {
-        Err(()) => return untrusted(Distrust::Unreadable, None),
+        Err(()) => return untrusted(DistrustReason::Unreadable, None),
         Ok(None) => {
             let trust = trusted(Duration::ZERO, None);
             return Started { now: shown, watch: watch(shown), trust, change: None };
@@ -195,7 +196,7 @@ mod tests {
         let rounded = |seconds| rounded(Duration::from_secs(seconds));
         assert_eq!([6, 119, 120, 7_199].map(rounded), ["6s", "119s", "2m", "120m"]);
         assert_eq!([7_200, 172_799, 172_800, 3_455_999].map(rounded), ["2h", "48h", "2d", "40d"]);
-        let ahead = Distrust::Ahead(Duration::from_secs(3_455_999));
+        let ahead = DistrustReason::Ahead(Duration::from_secs(3_455_999));
         assert_eq!(
             ahead.to_string(),
             "the clock is 40d ahead of the time that gateways on this store last used"

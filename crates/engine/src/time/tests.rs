@@ -1,4 +1,4 @@
-use super::mark::{Beat, ContradictionReport};
+use super::mark::{ContradictionReport, TimeReport};
 use super::*;
 
 const START: Time = Time::from_millis(1_800_000_000_000);
@@ -11,7 +11,7 @@ fn settings() -> ClockSettings {
 
 /// The mark that a node of the boot `boot` wrote at START, at the uptime 100 s.
 fn mark(boot: Option<&str>) -> Mark {
-    let beat = Beat { now: START, shown: START, node: "a", boot, uptime: S(100), steady_since: None };
+    let beat = TimeReport { now: START, shown: START, node: "a", boot, uptime: S(100), steady_since: None };
     Mark::after(None, &beat)
 }
 
@@ -74,7 +74,7 @@ fn every_start_settles_before_anything_expires() {
 #[test]
 fn a_clock_behind_what_the_store_remembers_is_not_trusted() {
     assert_eq!(trust(&start(Some(mark(None)), START - S(5), 10), 10), Trust::Settling, "within the skew");
-    let behind = Distrust::Behind(S(6));
+    let behind = DistrustReason::Behind(S(6));
     for boot in [None, Some("boot")] {
         let time = start(Some(mark(boot)), START - S(6), 200);
         assert_eq!((trust(&time, 9_999), time.status()), (Trust::Untrusted, ClockStatus::Untrusted(behind)));
@@ -87,13 +87,13 @@ fn a_clock_ahead_by_more_than_the_allowance_is_untrusted() {
     let week = 7 * DAY;
     assert!(trust(&start(Some(mark(None)), START + week, 10), 10) > Trust::Untrusted);
     let time = start(Some(mark(None)), START + week + S(1), 10);
-    assert_eq!(time.status(), ClockStatus::Untrusted(Distrust::Ahead(week + S(1))));
+    assert_eq!(time.status(), ClockStatus::Untrusted(DistrustReason::Ahead(week + S(1))));
 }
 
 #[test]
 fn an_unreadable_mark_gives_no_trust() {
     let (time, change) = TrustedTime::start(settings(), None, Err(()), (START, S(1), S(1)));
-    assert_eq!(change, Some(ClockChange::Distrusted(Distrust::Unreadable)));
+    assert_eq!(change, Some(ClockChange::Distrusted(DistrustReason::Unreadable)));
     assert_eq!(time.note(START + S(5), S(6), S(6)), (START + S(5), None));
     assert_eq!(trust(&time, 6), Trust::Untrusted);
 }
@@ -157,7 +157,7 @@ fn a_node_ahead_of_the_mark_watches_it_before_it_writes() {
 
 /// The mark that a live node writes when its clock shows `now`.
 fn moved(now: Time) -> Mark {
-    let beat = Beat { now, shown: now, node: "live", boot: None, uptime: S(7), steady_since: None };
+    let beat = TimeReport { now, shown: now, node: "live", boot: None, uptime: S(7), steady_since: None };
     Mark::after(Some(&mark(None)), &beat)
 }
 
@@ -170,7 +170,10 @@ fn a_node_that_another_one_contradicts_gives_way() {
             assert_eq!(time.watched(&first, S(0), S(10)), None, "it may be of a node that is gone");
         }
         let change = time.watched(&next, S(10), S(20));
-        assert!(matches!(change, Some(ClockChange::Distrusted(Distrust::Contradicted(_)))), "{change:?}");
+        assert!(
+            matches!(change, Some(ClockChange::Distrusted(DistrustReason::Contradicted(_)))),
+            "{change:?}"
+        );
         assert_eq!((trust(&time, 9_999), may_write(&time, [10_000])), (Trust::Untrusted, [false]));
         assert_eq!(time.contradiction().is_some(), is_ahead);
         // As soon as they agree.
@@ -211,7 +214,7 @@ fn a_clock_that_was_contradicted_is_not_trusted_after_a_restart() {
     let known = moved(START).contradicted(report, "late", None).expect("a change");
     let at = |ahead: Duration| start(Some(known.clone()), START + ahead, 10);
     for ahead in [6 * DAY, 6 * DAY + S(3600)] {
-        assert_eq!(at(ahead).status(), ClockStatus::Untrusted(Distrust::Contradicted(ahead)));
+        assert_eq!(at(ahead).status(), ClockStatus::Untrusted(DistrustReason::Contradicted(ahead)));
     }
     // The clock of a node that was down for less is another one.
     for ahead in [S(0), S(60), 5 * DAY] {
@@ -224,7 +227,7 @@ fn a_clock_that_was_contradicted_is_not_trusted_after_a_restart() {
 #[test]
 fn a_wrong_clock_does_not_become_plausible_while_the_process_is_suspended() {
     let time = start(Some(mark(None)), START + 40 * DAY, 10);
-    let untrusted = ClockStatus::Untrusted(Distrust::Ahead(40 * DAY));
+    let untrusted = ClockStatus::Untrusted(DistrustReason::Ahead(40 * DAY));
     assert_eq!(time.status(), untrusted);
     // It asked after 10 s, and read the answer much later.
     let answer = START + 40 * DAY + S(10);
@@ -263,7 +266,7 @@ fn on_one_boot_a_stop_of_any_length_is_measured() {
 
 #[test]
 fn a_gap_is_known_after_an_immediate_restart() {
-    let beat = Beat {
+    let beat = TimeReport {
         now: START,
         shown: START,
         node: "a",
@@ -308,7 +311,7 @@ fn future_dates_are_expected_until_a_search() {
 #[test]
 fn a_new_node_knows_which_dates_a_confirmation_replaced() {
     let before = mark(None);
-    let beat = Beat {
+    let beat = TimeReport {
         now: START - DAY,
         shown: START - DAY,
         node: "b",
@@ -327,7 +330,7 @@ fn the_first_heartbeat_checks_a_new_mark_against_the_clock() {
     let (time, _) = TrustedTime::start(settings(), Some("other"), Ok(None), (START + 40 * DAY, S(1), S(1)));
     assert!(time.is_starting());
     let again = time.start_again(Some("other"), &mark(Some("boot")), (START + 40 * DAY, S(2), S(2)));
-    assert_eq!(again, Some(ClockChange::Distrusted(Distrust::Ahead(40 * DAY))));
+    assert_eq!(again, Some(ClockChange::Distrusted(DistrustReason::Ahead(40 * DAY))));
     assert_eq!(trust(&time, 3), Trust::Untrusted);
     assert!(!time.is_starting(), "only once");
     assert!(!start(None, START, 100).is_starting(), "its first heartbeat is over");
@@ -373,9 +376,9 @@ fn a_confirmed_time_is_followed_when_the_clock_shows_it() {
         assert_eq!(time.status(), ClockStatus::Trusted);
     }
     for (shown, why) in [
-        (START + S(210), Distrust::Behind((40 * DAY).saturating_sub(S(210)))),
-        (confirmed + DAY, Distrust::Ahead(DAY.saturating_sub(S(10)))),
-        (confirmed + S(16), Distrust::Ahead(S(6))),
+        (START + S(210), DistrustReason::Behind((40 * DAY).saturating_sub(S(210)))),
+        (confirmed + DAY, DistrustReason::Ahead(DAY.saturating_sub(S(10)))),
+        (confirmed + S(16), DistrustReason::Ahead(S(6))),
     ] {
         let time = start(None, START, 100);
         assert_eq!(time.follow_confirmation(reference, shown, S(310), S(310)), ClockChange::Distrusted(why));

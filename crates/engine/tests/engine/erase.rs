@@ -3,7 +3,7 @@
 use super::world::{World, charge, intent, never, secs};
 use semel::core::machine::{Erasure, Refusal};
 use semel::core::record::StateName;
-use semel::core::store::{Delegate, Pending, Remnants, Store};
+use semel::core::store::{Delegate, Pending, RemainingCopies, Store};
 use semel::{Engine, OperatorError, RunError, RunErrorReason, Settings};
 use semel_testkit::faults::{Fault, Gate, Question};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn an_erased_response_is_not_replayed_and_does_not_run_again() {
     engine.run(intent("k", "5"), charge).await.expect("a value");
     let id = world.record().await.operation_id();
     let erased = engine.erase(id, Erasure::Response, "ann", "asked to").await.expect("erased");
-    assert_eq!((erased.record.state_name(), erased.remnants), (StateName::Succeeded, Remnants::None));
+    assert_eq!((erased.record.state_name(), erased.remnants), (StateName::Succeeded, RemainingCopies::None));
     assert!(
         matches!(reason(&engine).await, RunErrorReason::NotRetained),
         "also right after a replay from memory"
@@ -123,7 +123,7 @@ impl Delegate for Scrubbed {
         &*self.inner
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         self.count.fetch_add(1, Ordering::SeqCst);
         self.inner.scrub()
     }

@@ -17,8 +17,8 @@ use semel::core::store::{Change, Count, Cursor, Filter, Item, Page, Reading, Set
 use semel::core::time::Time;
 use semel::sealing::{KeyRing, SealingKey};
 use semel::{
-    CallerOperation, ExecuteResponse, Finding, FoundRecord, Intent, Ran, Replayed, RequestOutcome, Stored,
-    WorkResult, archive, payload,
+    CallerOperation, ExecuteResponse, Finding, FoundRecord, Intent, RanAttempt, Replayed, RequestOutcome,
+    Stored, WorkResult, archive, payload,
 };
 use semel_testkit::assert_hidden;
 use std::fmt::Debug;
@@ -163,7 +163,13 @@ fn engine_responses_show_no_stored_answer() {
     let ending = Ending::Succeeded(outcome());
     hides(
         "RequestOutcome",
-        &RequestOutcome::Ran(Ran { ending, stored: Some(stored), attempt: 1, repeatable: false, local: () }),
+        &RequestOutcome::Ran(RanAttempt {
+            ending,
+            stored: Some(stored),
+            attempt: 1,
+            repeatable: false,
+            local: (),
+        }),
     );
     let now = Time::from_millis(3);
     hides(

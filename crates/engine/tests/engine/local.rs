@@ -7,7 +7,7 @@ use semel::core::outcome::Outcome;
 use semel::core::policy::{Class, Policy};
 use semel::core::record::{StateName, Token};
 use semel::core::store::{Change, Clock as _, Store as _, Written};
-use semel::local::{Entered, LocalEnding, LocalJudgement, Waiting};
+use semel::local::{EnterResult, LocalEnding, LocalJudgement, Waiting};
 use semel::{Claimed, Error, Intent, RequestOutcome, RunError, RunErrorReason, WorkResult};
 
 fn local(key: &str) -> Intent {
@@ -132,9 +132,9 @@ async fn a_duplicate_gets_what_another_node_committed() {
     let world = World::new();
     let (here, there) = (world.engine().await, world.engine().await);
     let entered = here.enter_local(local("k"), Waiting::Never).await.expect("entered");
-    let Entered::Owned(still_open) = entered else { panic!("it has no outcome yet") };
+    let EnterResult::Owned(still_open) = entered else { panic!("it has no outcome yet") };
     let entered = there.enter_local(local("k"), Waiting::Never).await.expect("entered");
-    let Entered::Owned(mut command) = entered else { panic!("it has no outcome yet") };
+    let EnterResult::Owned(mut command) = entered else { panic!("it has no outcome yet") };
     let look = command.look().await.expect("read");
     let LocalJudgement::Run(attempt) = command.judge(look).await.expect("judged") else {
         panic!("it is new")
@@ -144,7 +144,7 @@ async fn a_duplicate_gets_what_another_node_committed() {
     assert!(matches!(written, Written::Done { .. }));
     drop(command.committed(attempt, writes));
     let entered = here.enter_local(local("k"), Waiting::Never).await.expect("an answer");
-    let Entered::Answered(answer) = entered else { panic!("it would run twice") };
+    let EnterResult::Answered(answer) = entered else { panic!("it would run twice") };
     assert!(matches!(answer.outcome, RequestOutcome::Replayed(_)), "{answer:?}");
     drop(still_open);
 }

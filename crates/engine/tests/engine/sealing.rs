@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use semel::Random;
 use semel::core::id::CommandId;
 use semel::core::outcome::{Body, Fields, Outcome, Status};
-use semel::sealing::{KeyError, KeyRing, SealingKey, Unopened};
+use semel::sealing::{KeyError, KeyRing, SealingKey, UnsealError};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const ID: CommandId = CommandId::from_bytes([0x1d; 32]);
@@ -98,28 +98,28 @@ fn outcomes_from_before_sealing_stay_readable() {
 #[test]
 fn a_sealed_outcome_opens_for_its_own_record_and_status_only() {
     let stored = sealed(&shapes()[0]);
-    assert_eq!(ring().open(&OTHER_ID, &stored), Err(Unopened::Damaged));
+    assert_eq!(ring().open(&OTHER_ID, &stored), Err(UnsealError::Damaged));
     for status in [Status::Http(200), Status::Grpc(201), Status::Value] {
         let moved = Outcome { status, ..stored.clone() };
-        assert_eq!(ring().open(&ID, &moved), Err(Unopened::Damaged), "{status:?}");
+        assert_eq!(ring().open(&ID, &moved), Err(UnsealError::Damaged), "{status:?}");
     }
     let headed = Outcome { headers: Fields::from_iter([("x", "y")]), ..stored.clone() };
-    assert_eq!(ring().open(&ID, &headed), Err(Unopened::Damaged), "an unsealed header");
+    assert_eq!(ring().open(&ID, &headed), Err(UnsealError::Damaged), "an unsealed header");
     let trailed = Outcome { trailers: Fields::from_iter([("x", "y")]), ..stored };
-    assert_eq!(ring().open(&ID, &trailed), Err(Unopened::Damaged));
+    assert_eq!(ring().open(&ID, &trailed), Err(UnsealError::Damaged));
 }
 
 #[test]
 fn another_key_of_the_same_name_opens_nothing() {
     let stored = sealed(&shapes()[0]);
-    assert_eq!(KeyRing::new(key("2026-11", 8)).open(&ID, &stored), Err(Unopened::Damaged));
+    assert_eq!(KeyRing::new(key("2026-11", 8)).open(&ID, &stored), Err(UnsealError::Damaged));
 }
 
 #[test]
 fn a_missing_key_is_named_and_not_damage() {
     let stored = sealed(&shapes()[0]);
     let missing = KeyRing::new(key("2027-02", 7)).open(&ID, &stored);
-    assert_eq!(missing, Err(Unopened::KeyMissing("2026-11".to_owned())));
+    assert_eq!(missing, Err(UnsealError::KeyMissing("2026-11".to_owned())));
     let text = missing.expect_err("missing").to_string();
     assert!(text.contains("`2026-11`") && text.contains("add that key"), "{text}");
 }
@@ -137,10 +137,10 @@ fn each_byte_that_changes_breaks_the_seal() {
     }
     for end in 0..sealed_bytes.len() {
         let cut = with_bytes(sealed_bytes.slice(..end), stored.status);
-        assert_eq!(ring().open(&ID, &cut), Err(Unopened::Damaged), "{end} bytes");
+        assert_eq!(ring().open(&ID, &cut), Err(UnsealError::Damaged), "{end} bytes");
     }
     let longer = with_bytes([&sealed_bytes[..], b"\0"].concat(), stored.status);
-    assert_eq!(ring().open(&ID, &longer), Err(Unopened::Damaged));
+    assert_eq!(ring().open(&ID, &longer), Err(UnsealError::Damaged));
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn a_newer_seal_is_not_damage() {
     let stored = sealed(&grpc());
     let mut newer = bytes(&stored).to_vec();
     newer[0] = 2;
-    assert_eq!(ring().open(&ID, &with_bytes(newer.clone(), stored.status)), Err(Unopened::Newer(2)));
+    assert_eq!(ring().open(&ID, &with_bytes(newer.clone(), stored.status)), Err(UnsealError::Newer(2)));
     newer[0] = 0;
-    assert_eq!(ring().open(&ID, &with_bytes(newer, stored.status)), Err(Unopened::Damaged));
+    assert_eq!(ring().open(&ID, &with_bytes(newer, stored.status)), Err(UnsealError::Damaged));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn after_a_key_change_old_outcomes_still_open() {
     let turned = KeyRing::new(key("2027-02", 9)).and(key("2026-11", 7)).expect("two names");
     assert_eq!(turned.open(&ID, &old), Ok(shapes()[0].clone()));
     let new = turned.seal(&ID, &shapes()[0], &Counting::default());
-    assert_eq!(ring().open(&ID, &new), Err(Unopened::KeyMissing("2027-02".to_owned())));
+    assert_eq!(ring().open(&ID, &new), Err(UnsealError::KeyMissing("2027-02".to_owned())));
     assert_eq!(KeyRing::new(key("2027-02", 9)).open(&ID, &new), Ok(shapes()[0].clone()));
 }
 
@@ -230,7 +230,7 @@ proptest! {
         let stored = ring().seal(&id, &outcome, &Counting::default());
         prop_assert_eq!(ring().open(&id, &stored), Ok(outcome));
         if id != other {
-            prop_assert_eq!(ring().open(&other, &stored), Err(Unopened::Damaged));
+            prop_assert_eq!(ring().open(&other, &stored), Err(UnsealError::Damaged));
         }
         let mut changed = bytes(&stored).to_vec();
         let at = flip.0.index(changed.len());

@@ -9,7 +9,7 @@ use semel::core::store::{
     Written,
 };
 use semel::core::time::Time;
-use semel::time::{ClockStatus, Distrust};
+use semel::time::{ClockStatus, DistrustReason};
 use semel::{
     Builder, Claimed, Clock, Engine, Failed, RunError, RunErrorReason, Settings, Sleep, SystemRandom,
 };
@@ -125,7 +125,7 @@ async fn is_refused(engine: &Engine, intent: semel::Intent) -> bool {
 }
 
 fn has_given_way(engine: &Engine) -> bool {
-    matches!(engine.clock_status(), ClockStatus::Untrusted(Distrust::Contradicted(_)))
+    matches!(engine.clock_status(), ClockStatus::Untrusted(DistrustReason::Contradicted(_)))
 }
 
 /// The latest time in the store.

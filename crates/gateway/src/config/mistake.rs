@@ -24,14 +24,14 @@ impl Position {
 
 /// Where something is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SettingLocation {
     /// The position in the file.
     pub(super) at: Option<Position>,
     /// The flag or the environment variable that overrides the file.
     pub(super) given_by: Option<String>,
 }
 
-impl Place {
+impl SettingLocation {
     /// A mistake at this place.
     pub(super) fn mistake(self, problem: impl Into<String>, fix: impl Into<String>) -> ConfigError {
         ConfigError { at: self.at, given_by: self.given_by, problem: problem.into(), fix: fix.into() }

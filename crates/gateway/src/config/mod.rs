@@ -52,6 +52,7 @@ pub use storage_settings::{Hashing, Limits, Next, StorageSettings};
 use crate::callbacks::ServiceCallbacks;
 use crate::stores;
 use http::Method;
+use route_settings::RouteErrors;
 use semel::quota::Quotas;
 use semel::sealing::KeyRing;
 use semel_http::{RouteSettings, RouteSettingsError, Routes, is_registered_method};
@@ -280,14 +281,11 @@ fn read_config(top: &Table<'_, '_>) -> Option<Config> {
     let deadline = upstream.connect_timeout.saturating_add(upstream.response_timeout).saturating_add(SLACK);
     let defaults_table = top.table("defaults", "[defaults]");
     let defaults = RouteOptions::read(&defaults_table);
-    let reporter =
-        route_settings::RouteErrors { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
+    let reporter = RouteErrors { table: &defaults_table, is_whole: true, sealing: &sealing, skew };
     let route_settings = reporter.route_settings(&defaults, None, deadline);
     let inherited_callbacks = callbacks::of_defaults(&defaults_table, listen.address);
-    let callbacks = route_settings
-        .as_ref()
-        .map(|route_settings| inherited_callbacks.of_others(&defaults_table, route_settings))
-        .unwrap_or_default();
+    let of_others = |settings| inherited_callbacks.of_others(&defaults_table, settings);
+    let callbacks = route_settings.as_ref().map(of_others).unwrap_or_default();
     let identity_table = top.table("identity", "[identity]");
     let mut callers = callers::Callers::read(&identity_table, listen.clients.is_some());
     let (sealing, listening) = (&sealing, listen.address);

@@ -1,6 +1,6 @@
 //! What a start would open, checked without opening it: the store and the archive.
 
-use super::mistake::Place;
+use super::mistake::SettingLocation;
 use super::table::Table;
 use super::{Config, ConfigError};
 use crate::stores::Url;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// Where the configuration names what is opened at start.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartPositions {
-    pub(super) store: Place,
-    pub(super) archive: Place,
+    pub(super) store: SettingLocation,
+    pub(super) archive: SettingLocation,
 }
 
 impl StartPositions {
     /// The position of the store. That of the archive is found later.
     pub(super) fn of(store: &Table<'_, '_>) -> Self {
-        Self { store: place(store, "url"), archive: Place::default() }
+        Self { store: place(store, "url"), archive: SettingLocation::default() }
     }
 
     /// Keeps the position of the archive. Reports one that is a file of the store: lines that are appended to it would damage
@@ -32,7 +32,7 @@ impl StartPositions {
 }
 
 /// Where a key is set, if it is.
-fn place(table: &Table<'_, '_>, key: &str) -> Place {
+fn place(table: &Table<'_, '_>, key: &str) -> SettingLocation {
     table.span_of(key).map(|span| table.document.place(&span)).unwrap_or_default()
 }
 

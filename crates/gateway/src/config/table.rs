@@ -1,7 +1,7 @@
 //! Tables of a file, read key by key. A key that nobody asked for is a mistake, and all mistakes are collected.
 
 use super::Environment;
-use super::mistake::{ConfigError, Place, Position};
+use super::mistake::{ConfigError, Position, SettingLocation};
 use super::nearest::nearest;
 use super::overrides::GivenLines;
 use crate::invalid_value::InvalidValue;
@@ -57,10 +57,10 @@ impl<'i> Document<'i> {
     }
 
     /// Where `span` is.
-    pub(super) fn place(&self, span: &Span) -> Place {
+    pub(super) fn place(&self, span: &Span) -> SettingLocation {
         match self.given.given_by(span.start) {
-            Some(given_by) => Place { at: None, given_by: Some(given_by.to_owned()) },
-            None => Place { at: Some(Position::of(self.text, span)), given_by: None },
+            Some(given_by) => SettingLocation { at: None, given_by: Some(given_by.to_owned()) },
+            None => SettingLocation { at: Some(Position::of(self.text, span)), given_by: None },
         }
     }
 

@@ -5,7 +5,7 @@ use super::records::rough;
 use crate::stores::Url;
 use semel::core::store::{Error, Store};
 use semel::core::time::Trust;
-use semel::time::{ClockStatus, Distrust, examine_clock};
+use semel::time::{ClockStatus, DistrustReason, examine_clock};
 use semel::{ClockSettings, SystemClock};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) async fn check(
             let which = if by_ms < 0 { "back" } else { "forward" };
             format!("the clock was set {which} by {by}; gateways on this store continue with the time before")
         }
-        ClockStatus::Untrusted(Distrust::Contradicted(by)) => format!(
+        ClockStatus::Untrusted(DistrustReason::Contradicted(by)) => format!(
             "the clock is {} ahead of the time that gateways on this store last used, and another one contradicted a clock that \
                 was as far ahead; a gateway that starts now refuses new keys",
             rough(by)

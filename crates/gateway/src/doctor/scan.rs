@@ -9,7 +9,7 @@ use semel::core::outcome::{Body, Outcome};
 use semel::core::record::{Record, State};
 use semel::core::store::{Error, Filter, Page, Store};
 use semel::core::time::Now;
-use semel::sealing::Unopened;
+use semel::sealing::UnsealError;
 use semel_http::Routes;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -107,8 +107,8 @@ fn sealed(id: &CommandId, record: &Record, ask: &Options, report: &mut Report, s
     let Some(ring) = &ask.sealing else { return };
     if let Err(why) = ring.open(id, outcome) {
         let code = match &why {
-            Unopened::KeyMissing(name) => format!("key {name}"),
-            Unopened::Newer(_) | Unopened::Damaged => String::new(),
+            UnsealError::KeyMissing(name) => format!("key {name}"),
+            UnsealError::Newer(_) | UnsealError::Damaged => String::new(),
         };
         seen.unopened.entry(code).or_default().add(id, why.to_string());
     }

@@ -6,7 +6,7 @@ use semel::core::id::OperationId;
 use semel::{Attempt, Clock as _, SystemClock};
 use semel_admin::LineBudget;
 use semel_http::{Body, Code, Event, Mode, Observer};
-use semel_proxy::forward::Uncoded;
+use semel_proxy::forward::RefusalWithoutCode;
 use semel_proxy::listen::{BodyWatch, MessageRefusal, RefusalObserver};
 use semel_telemetry::logging::REQUEST_LOG;
 use semel_telemetry::metrics::{self, Metrics};
@@ -154,7 +154,7 @@ impl Sent {
             return Self { status: status_of(refusal), is_refusal: true, code: refusal.code() };
         }
         let code = response.extensions().get::<Code>().copied();
-        let is_refusal = code.is_some() || response.extensions().get::<Uncoded>().is_some();
+        let is_refusal = code.is_some() || response.extensions().get::<RefusalWithoutCode>().is_some();
         Self { status, is_refusal, code }
     }
 }

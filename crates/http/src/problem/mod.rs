@@ -17,4 +17,4 @@ pub use document::{Form, Problem, SPECIFICATION};
 pub(crate) use document::{GRPC_STATUS, is_grpc};
 pub use failure::Failure;
 pub use malformed::Malformed;
-pub use unread::{TooSlow, Unread};
+pub use unread::{TooSlow, UnreadReason};

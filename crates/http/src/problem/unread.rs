@@ -36,12 +36,12 @@ impl TooSlow {
 /// Why a body was not read completely. Nothing was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Unread {
+pub enum UnreadReason {
     /// It did not arrive in time. 408.
     TooSlow,
 }
 
-impl Unread {
+impl UnreadReason {
     const fn status(self) -> StatusCode {
         match self {
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,

@@ -10,7 +10,7 @@ use crate::body::{self, Body, BoxError, CompleteBody, Read};
 use crate::layer_state::LayerState;
 use crate::memory::BudgetExhausted;
 use crate::observe::EventKind;
-use crate::problem::{Code, Form, Malformed, Problem, TooSlow, Unread};
+use crate::problem::{Code, Form, Malformed, Problem, TooSlow, UnreadReason};
 use crate::route::{CompiledRoute, KeyRule, Target};
 use bytes::Bytes;
 use http::request::Parts;
@@ -57,7 +57,7 @@ pub(crate) enum HeadKey {
 pub(crate) enum NotExecuted {
     Refused(Problem),
     /// Its body did not arrive, or there was no memory for it.
-    Unread(Unread),
+    Unread(UnreadReason),
     /// It has no key and needs none; contains the unread part of its body.
     Unprotected(Body),
 }
@@ -203,7 +203,7 @@ impl ProtectedRequest {
         }
         let read = body::read(body, max, Some(self.state.body_budget.memory(client)));
         let Ok(read) = timeout(self.state.body_time_max, read).await else {
-            return Err(NotExecuted::Unread(Unread::TooSlow));
+            return Err(NotExecuted::Unread(UnreadReason::TooSlow));
         };
         Err(match read {
             Read::Complete(complete) => return Ok(complete),
@@ -213,7 +213,7 @@ impl ProtectedRequest {
                     return Err(Problem::no_memory_for_body().into());
                 }
                 if TooSlow::is_cause_of(&*error) {
-                    return Err(NotExecuted::Unread(Unread::TooSlow));
+                    return Err(NotExecuted::Unread(UnreadReason::TooSlow));
                 }
                 if let Some(Malformed(what)) = Malformed::in_cause_of(&*error) {
                     let detail = format!("{what} Nothing was run.");

@@ -15,7 +15,7 @@ use semel::core::classify::Ending;
 use semel::core::id::OperationId;
 use semel::core::outcome::Outcome;
 use semel::core::scope::Operation;
-use semel::{Ran, RefusalReason, Replayed, RequestOutcome, Stored, WorkResult};
+use semel::{RanAttempt, RefusalReason, Replayed, RequestOutcome, Stored, WorkResult};
 
 /// Builds the responses to one request.
 pub(crate) struct Responder<'a> {
@@ -28,7 +28,7 @@ pub(crate) struct Responder<'a> {
 
 impl Responder<'_> {
     /// The response if this call ran the attempt.
-    pub(crate) fn ran(&self, id: OperationId, ran: Ran<AttemptResponse>) -> Response<Body> {
+    pub(crate) fn ran(&self, id: OperationId, ran: RanAttempt<AttemptResponse>) -> Response<Body> {
         let mut response = match ran.local {
             AttemptResponse::Response(response) => *response,
             AttemptResponse::Failed(failure) => self.respond(self.failure(failure, id, ran.repeatable)),

@@ -17,8 +17,8 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use semel::core::classify::Ending;
 use semel::core::id::OperationId;
-use semel::local::{HandedOver, HandoverOutcome, Joinable};
-use semel::{ExecuteResponse, Ran, RequestOutcome};
+use semel::local::{HandoverOutcome, HandoverResult, Joinable};
+use semel::{ExecuteResponse, RanAttempt, RequestOutcome};
 
 impl ProtectedRequest {
     /// Answers a request of class `local`, or passes it on to be joined and answers with what was recorded.
@@ -41,8 +41,8 @@ impl ProtectedRequest {
         let retry = self.route.settings.authorize.is_some().then(|| parts.clone());
         let answer = match self.state.engine.hand_over(intent).await {
             Err(error) => return Ok(self.refuse_about(Problem::of_error(&error), None, None, Some(&key))),
-            Ok(HandedOver::Answered(answer)) => with_response(answer, None),
-            Ok(HandedOver::Owned(handover)) => {
+            Ok(HandoverResult::Answered(answer)) => with_response(answer, None),
+            Ok(HandoverResult::Owned(handover)) => {
                 let id = handover.operation_id();
                 if self.deadline.as_ref().is_some_and(Deadline::is_over) {
                     drop(handover.close(true));
@@ -118,7 +118,7 @@ fn with_response(
 ) -> ExecuteResponse<AttemptResponse> {
     let ExecuteResponse { operation_id, outcome: request_outcome } = answer;
     let request_outcome = match request_outcome {
-        RequestOutcome::Ran(Ran { ending, stored, attempt, repeatable, .. }) => {
+        RequestOutcome::Ran(RanAttempt { ending, stored, attempt, repeatable, .. }) => {
             let recorded = match &ending {
                 Ending::Succeeded(outcome) | Ending::FailedReplayable(outcome) => replay::response(outcome),
                 _ => None,
@@ -126,7 +126,7 @@ fn with_response(
             let mut response =
                 recorded.or(handlers).unwrap_or_else(|| Response::new(Body::from(Bytes::new())));
             names::strip(response.headers_mut());
-            RequestOutcome::Ran(Ran {
+            RequestOutcome::Ran(RanAttempt {
                 ending,
                 stored,
                 attempt,

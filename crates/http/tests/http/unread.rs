@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use semel_http::{Code, EventKind, Layer, RouteSettings, Unread};
+use semel_http::{Code, EventKind, Layer, RouteSettings, UnreadReason};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,6 @@ async fn a_body_over_its_total_deadline_is_aborted() {
     let endless = StreamBody::new(first_piece.chain(futures_util::stream::pending()));
     let reply = server.send(post("/charges").body(endless).expect("a request")).await;
     is_plain(&reply, 408);
-    assert_eq!(observed.next().await, EventKind::Unread(Unread::TooSlow));
+    assert_eq!(observed.next().await, EventKind::Unread(UnreadReason::TooSlow));
     assert_eq!(server.charge(5).await.text(), "charge 1", "the key is still unused");
 }

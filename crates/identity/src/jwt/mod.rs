@@ -22,7 +22,7 @@ pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use issuer::{Audience, Issuer, KeySource, Url};
 pub use key::{KeyError, Secret};
 pub use token_refusal::TokenRefusal;
-pub(super) use verify::{Moment, Verified, Verifier, verify};
+pub(super) use verify::{CheckTime, Verified, Verifier, verify};
 
 pub(super) use algorithm::Kind;
 pub(super) use issuer::bare;

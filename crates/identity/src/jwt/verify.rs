@@ -18,7 +18,7 @@ pub(crate) struct Verifier {
 
 /// The time at which a token is checked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct CheckTime {
     /// Wall time, for the times in tokens.
     pub(crate) now: Time,
     /// Uptime, for the age of keys.
@@ -37,7 +37,7 @@ pub(crate) struct Verified {
 pub(crate) fn verify(
     text: &[u8],
     verifiers: &[Arc<Verifier>],
-    moment: Moment,
+    moment: CheckTime,
 ) -> Result<Verified, TokenRefusal> {
     let token = Token::read(text)?;
     let issuer = token.claims.get("iss").and_then(Value::as_str).ok_or(TokenRefusal::Issuer)?;
@@ -59,7 +59,7 @@ impl Verifier {
         self.keys.want();
     }
 
-    fn check_signature(&self, token: &Token<'_>, moment: Moment) -> Result<(), TokenRefusal> {
+    fn check_signature(&self, token: &Token<'_>, moment: CheckTime) -> Result<(), TokenRefusal> {
         let algorithm = token.algorithm;
         if !self.issuer.algorithms.contains(&algorithm) {
             return Err(TokenRefusal::Algorithm);

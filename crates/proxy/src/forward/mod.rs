@@ -19,4 +19,4 @@ pub use inbound::{Inbound, Rules};
 pub use origin::is_origin_header;
 pub use origin::{Client, Trust};
 pub use outbound::{Host, Options, Outbound};
-pub use refusal::Uncoded;
+pub use refusal::RefusalWithoutCode;

@@ -8,7 +8,7 @@ use semel_http::{Body, BoxError, Code, Failure, Problem};
 
 /// An extension of a response that refuses a request without a code.
 #[derive(Debug, Clone, Copy)]
-pub struct Uncoded;
+pub struct RefusalWithoutCode;
 
 /// The response to an unprotected request without a response, by what `error` or its cause says.
 pub(super) fn unanswered(error: &BoxError) -> Problem {
@@ -65,7 +65,7 @@ fn plain(status: StatusCode, title: &str, detail: &str) -> Response<Body> {
     });
     let mut response = Response::new(Body::from(Bytes::from(members.to_string())));
     *response.status_mut() = status;
-    response.extensions_mut().insert(Uncoded);
+    response.extensions_mut().insert(RefusalWithoutCode);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -38,7 +38,7 @@ pub(super) struct Requester {
 }
 
 /// What carries one request.
-pub(super) enum Carrier {
+pub(super) enum RequestConnection {
     H1(PooledConnection),
     H2(Lease),
 }
@@ -64,7 +64,7 @@ impl Connector {
         who: Requester,
         is_upgrade: bool,
         must_be_new: bool,
-    ) -> Result<Carrier, Failed> {
+    ) -> Result<RequestConnection, Failed> {
         let is_protected = who.is_protected;
         let must_be_new = must_be_new || is_upgrade || is_protected && self.options.is_fresh_when_protected;
         // Without a timer if there is nothing to wait for.
@@ -79,35 +79,40 @@ impl Connector {
         }
     }
 
-    fn at_hand(&self, who: Requester) -> Option<Carrier> {
+    fn at_hand(&self, who: Requester) -> Option<RequestConnection> {
         let Requester { is_protected, client } = who;
         if self.is_h2.load(Ordering::Relaxed) {
-            return self.pool.lease(is_protected).map(Carrier::H2);
+            return self.pool.lease(is_protected).map(RequestConnection::H2);
         }
         let slot = self.slots.at_hand(is_protected, client)?;
         let connection = self.pool.take(is_protected)?;
-        Some(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)))
+        Some(RequestConnection::H1(PooledConnection::new(connection, &self.pool, slot)))
     }
 
-    async fn open(&self, who: Requester, is_upgrade: bool, must_be_new: bool) -> Result<Carrier, Failed> {
+    async fn open(
+        &self,
+        who: Requester,
+        is_upgrade: bool,
+        must_be_new: bool,
+    ) -> Result<RequestConnection, Failed> {
         let is_protected = who.is_protected;
         if self.is_h2.load(Ordering::Relaxed) && !is_upgrade {
             if must_be_new {
                 let dialled = self.dial(false).await?;
                 return if dialled.is_h2 {
-                    self.h2(dialled).await.map(|connection| Carrier::H2(Lease::alone(connection)))
+                    self.h2(dialled).await.map(|connection| RequestConnection::H2(Lease::alone(connection)))
                 } else {
                     self.h1(dialled, self.slot(who).await?).await
                 };
             }
             let opening = self.opening.lock().await;
             if let Some(lease) = self.pool.lease(is_protected) {
-                return Ok(Carrier::H2(lease));
+                return Ok(RequestConnection::H2(lease));
             }
             let dialled = self.dial(false).await?;
             if dialled.is_h2 {
                 let lease = self.pool.share(self.h2(dialled).await?);
-                return Ok(Carrier::H2(lease));
+                return Ok(RequestConnection::H2(lease));
             }
             drop(opening);
             return self.h1(dialled, self.slot(who).await?).await;
@@ -115,14 +120,18 @@ impl Connector {
         let slot = self.slot(who).await?;
         // While this waited for its slot, another may have returned a connection.
         if !must_be_new && let Some(connection) = self.pool.take(is_protected) {
-            return Ok(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)));
+            return Ok(RequestConnection::H1(PooledConnection::new(connection, &self.pool, slot)));
         }
         let dialled = self.dial(is_upgrade).await?;
         if !dialled.is_h2 {
             return self.h1(dialled, slot).await;
         }
         let connection = self.h2(dialled).await?;
-        Ok(Carrier::H2(if must_be_new { Lease::alone(connection) } else { self.pool.share(connection) }))
+        Ok(RequestConnection::H2(if must_be_new {
+            Lease::alone(connection)
+        } else {
+            self.pool.share(connection)
+        }))
     }
 
     async fn dial(&self, must_be_http1: bool) -> Result<NewConnection, Failed> {
@@ -134,10 +143,10 @@ impl Connector {
         Ok(dialled)
     }
 
-    async fn h1(&self, dialled: NewConnection, slot: Slot) -> Result<Carrier, Failed> {
+    async fn h1(&self, dialled: NewConnection, slot: Slot) -> Result<RequestConnection, Failed> {
         let connection = h1::Connection::over(dialled, self.options.head_bytes_max).await;
         let connection = connection.map_err(|error| Failed::new(Failure::Unreachable, error))?;
-        Ok(Carrier::H1(PooledConnection::new(connection, &self.pool, slot)))
+        Ok(RequestConnection::H1(PooledConnection::new(connection, &self.pool, slot)))
     }
 
     async fn h2(&self, dialled: NewConnection) -> Result<h2::Connection, Failed> {

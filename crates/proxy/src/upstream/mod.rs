@@ -25,7 +25,7 @@ pub use h1::HEAD_LINES_MAX;
 pub use options::Options;
 
 use crate::listen;
-use connector::{Carrier, Connector, Requester};
+use connector::{Connector, RequestConnection, Requester};
 use error_kind::Counting;
 use failed::{Failed, NoResponse};
 use http::header::UPGRADE;
@@ -153,10 +153,10 @@ async fn send_as(
         let way = connector.way(who, is_upgrade, must_be_new).await?;
         let lent = match way {
             // Separate: it would make every request's state three times as large.
-            Carrier::H2(lease) => {
+            RequestConnection::H2(lease) => {
                 return Box::pin(h2::exchange(lease, request, attempt, timeout, &connector.target)).await;
             }
-            Carrier::H1(lent) => lent,
+            RequestConnection::H1(lent) => lent,
         };
         match h1::exchange(lent, request, attempt.clone(), timeout).await {
             Ok(response) => return Ok(response),

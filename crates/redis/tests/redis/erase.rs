@@ -3,7 +3,7 @@
 use crate::world::Keys;
 use semel_core::machine::{self, Erasure, Unchanged};
 use semel_core::record::Record;
-use semel_core::store::{Change, Remnants, Store as _};
+use semel_core::store::{Change, RemainingCopies, Store as _};
 use semel_redis::Store;
 use semel_test_support::{RedisClient, RedisReply, RedisServer, ScratchDir};
 use semel_testkit::records::{NOW, claimed, finished, id, is_done, stamp};
@@ -76,7 +76,7 @@ async fn an_erased_response_is_left_in_no_key() {
             assert!(!is_in_keys(&mut keys.client()), "{bytes} bytes, {erasure:?}");
         }
     }
-    let Remnants::MayRemain(remnants_text) = store.scrub().await.expect("scrubbed") else {
+    let RemainingCopies::MayRemain(remnants_text) = store.scrub().await.expect("scrubbed") else {
         panic!("the log has it")
     };
     assert!(remnants_text.contains("BGREWRITEAOF") && remnants_text.contains("snapshots"), "{remnants_text}");
@@ -90,7 +90,7 @@ fn is_in_files(folder: &Path) -> bool {
     })
 }
 
-/// The statements of `Remnants` and the guide about the server's own files.
+/// The statements of `RemainingCopies` and the guide about the server's own files.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_append_only_file_keeps_an_erased_response_until_rewritten() {
     if !RedisServer::is_installed() {

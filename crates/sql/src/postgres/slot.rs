@@ -76,7 +76,7 @@ enum Next {
 }
 
 /// A connection for one call.
-pub(super) struct Seat {
+pub(super) struct CallConnection {
     shared: Arc<Shared>,
     session: Arc<Session>,
     _call: OwnedSemaphorePermit,
@@ -105,7 +105,7 @@ impl Slot {
 
     /// A connection that is not known to be broken or silent, to a server that is not known to be replaced.
     /// One that is missing is opened by a task, which concurrent callers share and no caller cancels.
-    pub(super) async fn seat(&self) -> Result<Seat, Error> {
+    pub(super) async fn seat(&self) -> Result<CallConnection, Error> {
         loop {
             // Registered before the check, so that later changes wake this again.
             let changed = self.shared.changed.notified();
@@ -122,7 +122,7 @@ impl Slot {
             let silence = session.pulse.silent_in().unwrap_or(self.shared.patience);
             let call = timeout(silence, Arc::clone(&session.calls).acquire_owned()).await;
             if let Ok(Ok(call)) = call {
-                return Ok(Seat { shared: Arc::clone(&self.shared), session, _call: call });
+                return Ok(CallConnection { shared: Arc::clone(&self.shared), session, _call: call });
             }
         }
     }
@@ -334,12 +334,12 @@ struct ReadFault {
     is_broken: bool,
 }
 
-impl Seat {
+impl CallConnection {
     async fn read(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, ReadFault> {
         let _waiting = self.session.pulse.begin();
         let fault = match self.ask(sql, parameters).await {
-            Asked::Answered(rows) => return Ok(rows),
-            Asked::Unanswered => {
+            CallResult::Answered(rows) => return Ok(rows),
+            CallResult::Unanswered => {
                 if self.session.pulse.is_silent() {
                     // Nothing else will come on it.
                     self.shared.discard(&self.session);
@@ -347,7 +347,7 @@ impl Seat {
                 let fault = self.shared.unanswered(Kind::Unavailable);
                 return Err(ReadFault { fault, is_broken: false });
             }
-            Asked::Failed(error) => {
+            CallResult::Failed(error) => {
                 let fault = Fault::of_read(&error);
                 let is_usable = error.as_db_error().is_some() && !self.session.is_closed();
                 if is_usable && fault.kind != Kind::ReadOnly {
@@ -365,17 +365,17 @@ impl Seat {
         let warnings = self.session.warnings();
         let fault = match self.ask(sql, parameters).await {
             // A commit whose wait for the standby an operator cancelled is acknowledged with a warning.
-            Asked::Answered(_) if self.session.warnings() != warnings => {
+            CallResult::Answered(_) if self.session.warnings() != warnings => {
                 Fault::new(Kind::Ambiguous, "the server sent a warning with its answer")
             }
-            Asked::Answered(rows) => return Ok(rows),
-            Asked::Unanswered => {
+            CallResult::Answered(rows) => return Ok(rows),
+            CallResult::Unanswered => {
                 // Its commit may wait for a standby. If the connection were closed, the server would go on waiting,
                 // and each replacement would add another one.
                 self.session.pulse.give_up();
                 return Err(self.shared.unanswered(Kind::Ambiguous));
             }
-            Asked::Failed(error) => Fault::of_write(&error),
+            CallResult::Failed(error) => Fault::of_write(&error),
         };
         if matches!(fault.kind, Kind::Ambiguous | Kind::ReadOnly) {
             self.shared.discard(&self.session);
@@ -383,17 +383,17 @@ impl Seat {
         Err(fault)
     }
 
-    async fn ask(&self, sql: &str, parameters: &[Parameter<'_>]) -> Asked {
+    async fn ask(&self, sql: &str, parameters: &[Parameter<'_>]) -> CallResult {
         let answered = timeout(self.shared.address.answer_timeout, self.session.query(sql, parameters)).await;
         match answered {
-            Ok(Ok(rows)) => Asked::Answered(rows),
-            Ok(Err(error)) => Asked::Failed(error),
-            Err(_) => Asked::Unanswered,
+            Ok(Ok(rows)) => CallResult::Answered(rows),
+            Ok(Err(error)) => CallResult::Failed(error),
+            Err(_) => CallResult::Unanswered,
         }
     }
 }
 
-enum Asked {
+enum CallResult {
     Answered(Vec<Row>),
     Failed(tokio_postgres::Error),
     /// Not within the time for an answer.

@@ -10,8 +10,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, SideRow, SideTable,
-    StoreSize, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, RemainingCopies, Setting, Sharing, SideRow,
+    SideTable, StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -26,14 +26,14 @@ impl store::Store for Store {
         Capabilities { notifies: self.shared.waiters.is_listening(), ..capabilities() }
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         // VACUUM frees the space of dead rows, and leaves their bytes there until other rows need the space.
         let remain = format!(
             "in PostgreSQL's data files until other rows overwrite it (VACUUM FULL {}.records rewrites the table at once, and locks \
              it meanwhile), in the write-ahead log and archives of it, and on standbys until they have replayed this",
             self.scanner.schema
         );
-        Box::pin(std::future::ready(Ok(Remnants::MayRemain(remain))))
+        Box::pin(std::future::ready(Ok(RemainingCopies::MayRemain(remain))))
     }
 
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -98,7 +98,7 @@ impl fmt::Display for LostFile {
 }
 
 /// Why it is not certain that the open files are what others find.
-enum Unproven<'a> {
+enum UnverifiedReason<'a> {
     Lost(&'a LostFile),
     /// They could not be checked.
     Unseen(PathBuf, io::Error),
@@ -142,8 +142,10 @@ impl OpenFiles {
     pub(super) fn check_commit(&self) -> Result<(), Fault> {
         const COMMITTING: &str = "committing to the SQLite store";
         self.check().map_err(|unproven| match unproven {
-            Unproven::Lost(lost) => Fault::new(Kind::Ambiguous, COMMITTING, &lost.message()),
-            Unproven::Unseen(path, error) => Fault::new(Kind::Ambiguous, COMMITTING, &error).about(&path),
+            UnverifiedReason::Lost(lost) => Fault::new(Kind::Ambiguous, COMMITTING, &lost.message()),
+            UnverifiedReason::Unseen(path, error) => {
+                Fault::new(Kind::Ambiguous, COMMITTING, &error).about(&path)
+            }
         })
     }
 
@@ -161,8 +163,10 @@ impl OpenFiles {
     /// Whether the data just read is what others find.
     pub(super) fn check_read(&self) -> Result<(), Fault> {
         self.check().map_err(|unproven| match unproven {
-            Unproven::Lost(lost) => closed(lost),
-            Unproven::Unseen(path, error) => Fault::new(Kind::Unavailable, CHECKING, &error).about(&path),
+            UnverifiedReason::Lost(lost) => closed(lost),
+            UnverifiedReason::Unseen(path, error) => {
+                Fault::new(Kind::Unavailable, CHECKING, &error).about(&path)
+            }
         })
     }
 
@@ -184,9 +188,9 @@ impl OpenFiles {
             .any(|change| matches!(change, Ok(Some(NameChange::Replaced))))
     }
 
-    fn check(&self) -> Result<(), Unproven<'_>> {
+    fn check(&self) -> Result<(), UnverifiedReason<'_>> {
         if let Some(lost) = self.lost.get() {
-            return Err(Unproven::Lost(lost));
+            return Err(UnverifiedReason::Lost(lost));
         }
         let check = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         match self.check_names() {
@@ -194,11 +198,11 @@ impl OpenFiles {
                 self.passed.fetch_max(check, Ordering::SeqCst);
                 Ok(())
             }
-            Ok(Some(lost)) => Err(Unproven::Lost(self.lost.get_or_init(|| {
+            Ok(Some(lost)) => Err(UnverifiedReason::Lost(self.lost.get_or_init(|| {
                 tracing::error!("{}", lost.message());
                 lost
             }))),
-            Err((path, error)) => Err(Unproven::Unseen(path, error)),
+            Err((path, error)) => Err(UnverifiedReason::Unseen(path, error)),
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) struct LocalWork {
 }
 
 /// The effect of one piece of work on the batch.
-pub(super) enum Ran {
+pub(super) enum WorkEffect {
     /// The rest of the batch is not affected.
     WriteAnswer(WriteAnswer),
     /// The whole transaction is rolled back, or must be: the others have to be written without this one.
@@ -115,12 +115,12 @@ impl LocalWork {
         guard: &Guard,
         violations: &mut Violations<'_>,
         now: Time,
-    ) -> rusqlite::Result<Ran> {
+    ) -> rusqlite::Result<WorkEffect> {
         for (location, expect) in &self.expects {
             match rows.meets(*location, expect)? {
                 Ok(true) => {}
-                Ok(false) => return Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Conflict))),
-                Err(fault) => return Ok(Ran::WriteAnswer(WriteAnswer::Failed(fault))),
+                Ok(false) => return Ok(WorkEffect::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Conflict))),
+                Err(fault) => return Ok(WorkEffect::WriteAnswer(WriteAnswer::Failed(fault))),
             }
         }
         brackets.mark()?;
@@ -135,7 +135,7 @@ impl LocalWork {
             _ => None,
         };
         if brackets.is_over() {
-            return Ok(Ran::Spoilt(undone.unwrap_or(WorkOutcome::RolledBack)));
+            return Ok(WorkEffect::Spoilt(undone.unwrap_or(WorkOutcome::RolledBack)));
         }
         // Here, and not at the commit: later work in the batch must neither repair it nor fail with it.
         let is_kept = matches!(&step, Ok(Step::Keep(_))) && undone.is_none();
@@ -143,7 +143,7 @@ impl LocalWork {
         if let Some(outcome) = undone {
             brackets.undo()?;
             brackets.release()?;
-            return Ok(Ran::WriteAnswer(WriteAnswer::Ran(outcome)));
+            return Ok(WorkEffect::WriteAnswer(WriteAnswer::Ran(outcome)));
         }
         let puts = match step {
             Ok(Step::Keep(puts)) => puts,
@@ -156,10 +156,10 @@ impl LocalWork {
         };
         for Put { location, change } in &puts {
             if !matches!(rows.write(*location, change, now)?, WriteAnswer::Done(_)) {
-                return Ok(Ran::Spoilt(WorkOutcome::Conflict));
+                return Ok(WorkEffect::Spoilt(WorkOutcome::Conflict));
             }
         }
         brackets.release()?;
-        Ok(Ran::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Committed(now))))
+        Ok(WorkEffect::WriteAnswer(WriteAnswer::Ran(WorkOutcome::Committed(now))))
     }
 }

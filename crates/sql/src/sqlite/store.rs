@@ -12,8 +12,8 @@ use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{
     self, Capabilities, Census, Change, ClockSource, Count, Counted, Counting, Cursor, Error, Filter, Hazard,
-    InboxCensus, Item, Kind, Order, Page, Pending, Reading, Remnants, Setting, Sharing, SideRow, SideTable,
-    StoreSize, Tally, Written,
+    InboxCensus, Item, Kind, Order, Page, Pending, Reading, RemainingCopies, Setting, Sharing, SideRow,
+    SideTable, StoreSize, Tally, Written,
 };
 use semel_core::time::Time;
 use std::pin::Pin;
@@ -32,17 +32,17 @@ impl store::Store for Store {
         Box::pin(Self::close(self))
     }
 
-    fn scrub(&self) -> Pending<'_, Remnants> {
+    fn scrub(&self) -> Pending<'_, RemainingCopies> {
         Box::pin(async move {
             self.files.check_open()?;
             // Pages are overwritten as they are freed. But that is in the log at first, and the file has the old pages until
             // the log is moved into it.
             let is_empty = self.checkpoints.empty_log().await.map_err(|_| closed())?;
             if is_empty {
-                return Ok(Remnants::None);
+                return Ok(RemainingCopies::None);
             }
             let (file, log) = (self.file.path.display(), self.file.wal());
-            Ok(Remnants::MayRemain(format!(
+            Ok(RemainingCopies::MayRemain(format!(
                 "in {file} and in {}, because another program reads the file, or the disk failed. The bytes are overwritten a \
                  few seconds after that program has ended, or when the store is opened again",
                 log.display()

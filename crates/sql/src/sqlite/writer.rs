@@ -10,7 +10,7 @@ use super::checkpoint::CheckpointState;
 use super::fault::Fault;
 use super::files::OpenFiles;
 use super::guard::Guard;
-use super::local::{Ran, WorkOutcome};
+use super::local::{WorkEffect, WorkOutcome};
 use super::open::limit_write_waits;
 use super::queue::Queue;
 use super::row_writer::RowWriter;
@@ -219,11 +219,11 @@ impl<'c> BatchWriter<'c> {
                     let ran = work.run(brackets, &mut self.rows, &self.guard, violations, now);
                     worked += clock::uptime().saturating_sub(begun);
                     match ran {
-                        Ok(Ran::WriteAnswer(answer)) => Ok(answer),
-                        Ok(Ran::Spoilt(outcome)) if self.brackets.roll_back() => {
+                        Ok(WorkEffect::WriteAnswer(answer)) => Ok(answer),
+                        Ok(WorkEffect::Spoilt(outcome)) if self.brackets.roll_back() => {
                             return Err(Failure::Spoilt(index, outcome));
                         }
-                        Ok(Ran::Spoilt(_)) => return Err(Failure::Stuck(broken_transaction())),
+                        Ok(WorkEffect::Spoilt(_)) => return Err(Failure::Stuck(broken_transaction())),
                         Err(error) => Err(error),
                     }
                 }

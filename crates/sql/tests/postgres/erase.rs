@@ -2,7 +2,7 @@
 
 use crate::server::{Schema, connect};
 use semel_core::machine::{self, Erasure, Unchanged};
-use semel_core::store::{Change, Remnants, Store as _};
+use semel_core::store::{Change, RemainingCopies, Store as _};
 use semel_sql::postgres::{Options, Store};
 use semel_test_support::{PostgresServer, ScratchDir};
 use semel_testkit::records::{NOW, claimed, finished, id, is_done, stamp};
@@ -59,7 +59,7 @@ async fn an_erased_response_is_left_in_no_row() {
             assert!(!is_in_tables(&schema).await, "{bytes} bytes, {erasure:?}");
         }
     }
-    let Remnants::MayRemain(remnants_text) = store.scrub().await.expect("scrubbed") else {
+    let RemainingCopies::MayRemain(remnants_text) = store.scrub().await.expect("scrubbed") else {
         panic!("dead rows remain")
     };
     assert!(remnants_text.contains(&format!("VACUUM FULL {}.records", schema.name)), "{remnants_text}");
@@ -77,7 +77,7 @@ fn is_in_files(folder: &Path) -> bool {
     })
 }
 
-/// The statements of `Remnants` and the guide about PostgreSQL's own files.
+/// The statements of `RemainingCopies` and the guide about PostgreSQL's own files.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_rows_keep_an_erased_response_until_the_table_is_rewritten() {
     if !PostgresServer::is_installed() {

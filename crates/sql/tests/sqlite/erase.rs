@@ -4,7 +4,7 @@ use crate::child::{ChildProcess, Part, command};
 use crate::scratch::{Scratch, claimed, finished, id, insert, is_done, open, stamp, swap};
 use semel_core::machine::{self, Erasure, Unchanged};
 use semel_core::record::Record;
-use semel_core::store::{Change, Remnants, Store as _};
+use semel_core::store::{Change, RemainingCopies, Store as _};
 use semel_sql::sqlite::Store;
 use std::path::Path;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn an_erased_response_is_left_in_neither_file_nor_log() {
         let erased = machine::erase(record, erasure, stamp(NOW + 3)).expect("it has an outcome").next;
         assert!(is_done(&swap(&store, *number, record, &erased).await));
     }
-    assert_eq!(store.scrub().await.expect("scrubbed"), Remnants::None);
+    assert_eq!(store.scrub().await.expect("scrubbed"), RemainingCopies::None);
     for number in 0..COUNT {
         assert!(!is_in_files(&scratch, number), "the response of record {number} is still there");
     }
@@ -78,7 +78,7 @@ async fn a_reader_keeps_bytes_in_file_and_log() {
     let store = scratch.open();
     let record = finished(&claimed(4), body(4));
     assert!(is_done(&insert(&store, 4, &record).await));
-    assert_eq!(store.scrub().await.expect("scrubbed"), Remnants::None);
+    assert_eq!(store.scrub().await.expect("scrubbed"), RemainingCopies::None);
     assert!(is_in(&scratch.file(), 4) && !is_in(&scratch.log(), 4), "the log is in the file");
     let reader = scratch.raw();
     reader.execute_batch("BEGIN; SELECT count(*) FROM semel_records").expect("a snapshot");
@@ -86,10 +86,10 @@ async fn a_reader_keeps_bytes_in_file_and_log() {
     assert!(is_done(&swap(&store, 4, &record, &erased).await));
     let remnants = store.scrub().await.expect("scrubbed");
     assert!(is_in(&scratch.file(), 4), "the file has the old page");
-    let Remnants::MayRemain(places) = remnants else { panic!("{remnants:?}") };
+    let RemainingCopies::MayRemain(places) = remnants else { panic!("{remnants:?}") };
     assert!(places.contains("semel.db and ") && places.contains("semel.db-wal,"), "{places}");
     reader.execute_batch("COMMIT").expect("it ends");
-    assert_eq!(store.scrub().await.expect("scrubbed"), Remnants::None);
+    assert_eq!(store.scrub().await.expect("scrubbed"), RemainingCopies::None);
     assert!(!is_in_files(&scratch, 4));
     store.close().await;
 }
@@ -152,7 +152,7 @@ async fn bytes_that_a_reader_kept_go_without_another_erasure() {
     reader.execute_batch("BEGIN; SELECT count(*) FROM semel_records").expect("a snapshot");
     let erased = machine::erase(&record, Erasure::Response, stamp(NOW + 3)).expect("it has an outcome").next;
     assert!(is_done(&swap(&store, 4, &record, &erased).await));
-    assert_ne!(store.scrub().await.expect("scrubbed"), Remnants::None);
+    assert_ne!(store.scrub().await.expect("scrubbed"), RemainingCopies::None);
     reader.execute_batch("COMMIT").expect("it ends");
     are_gone(&scratch, 4).await;
     store.close().await;

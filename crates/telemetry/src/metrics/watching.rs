@@ -312,7 +312,7 @@ mod tests {
             (ClockChange::Moved { by_ms: 7_200_000 }, false),
             (ClockChange::Disagrees { by_ms: 60_000 }, false),
             (ClockChange::Back, true),
-            (ClockChange::Distrusted(semel::time::Distrust::Unreadable), false),
+            (ClockChange::Distrusted(semel::time::DistrustReason::Unreadable), false),
             (ClockChange::Plausible, true),
             (ClockChange::Moved { by_ms: -1 }, false),
             (ClockChange::Confirmed, true),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Of many claims at the same moment, from two nodes, one wins, and all others are shown the winner.
 pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let handles = subject.two_handles().await;
     for round in 0..20 {
         let claim = |n: u64| {
@@ -40,7 +40,7 @@ pub async fn of_many_claims_one_wins_and_every_other_is_shown_it(subject: Subjec
 
 /// A claim on an existing record, in any state, is refused and changes nothing.
 pub async fn a_claim_on_an_existing_record_changes_nothing(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
         let command = command(n);
@@ -53,7 +53,7 @@ pub async fn a_claim_on_an_existing_record_changes_nothing(subject: Subject) {
 
 /// A record is read exactly as it was written, in every state.
 pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
         let command = command(n);
@@ -65,7 +65,7 @@ pub async fn a_record_is_read_as_it_was_written_in_every_state(subject: Subject)
 
 /// An unused ID has no entry, whatever exists under other IDs.
 pub async fn an_unused_key_has_no_record(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     assert_eq!(read(store, &command(1)).await.entry, None, "a fresh store is empty");
     insert(store, &command(2), &first(&command(2), token(2), START)).await;
@@ -74,7 +74,7 @@ pub async fn an_unused_key_has_no_record(subject: Subject) {
 
 /// A claim with another payload, while the first is in flight, is a mismatch by the refusal alone.
 pub async fn a_refusal_shows_the_payload_that_is_in_flight(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let original = command(1);
     insert(store, &original, &first(&original, token(1), START)).await;

@@ -16,7 +16,7 @@ pub async fn every_answer_carries_the_stores_time(subject: Subject) {
     const YEAR: Duration = Duration::from_hours(24 * 365);
     let store = &**subject.store();
     for (n, now) in (0..).zip([START, START + 3 * YEAR, START - YEAR, START + HOUR]) {
-        subject.turn(now).await;
+        subject.set_time(now).await;
         for (question, answered_at) in times(store, n * 10, now).await {
             assert!(
                 answered_at >= now && answered_at <= now + DRIFT,
@@ -66,12 +66,12 @@ pub async fn a_lease_is_judged_by_the_stores_time(subject: Subject) {
     let store = &**subject.store();
     let command = command(1);
     let record = first(&command, token(1), START);
-    subject.turn(START).await;
+    subject.set_time(START).await;
     insert(store, &command, &record).await;
     let new_attempt = NewAttempt { token: token(2), begin: Begin::Processing };
     let moments = [(START, false, 0), (START + 2 * HOUR, true, 1), (START - 100 * HOUR, true, 0)];
     for (now, is_dead, due_count) in moments {
-        subject.turn(now).await;
+        subject.set_time(now).await;
         let reading = read(store, &command).await;
         let decision = machine::decide(reading.found(), &command.command(), new_attempt, stamp(reading.now));
         let in_progress = matches!(decision, Decision::Answer(Reply::InProgress));
@@ -88,10 +88,10 @@ pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
         1,
         policy().with(|policy| policy.class = semel_core::policy::Class::Downstream).expect("valid"),
     );
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let running = first(&command, token(1), START);
     insert(store, &command, &running).await;
-    subject.turn(START + 2 * HOUR).await;
+    subject.set_time(START + 2 * HOUR).await;
     // The request's own time is long out of date.
     let claim = first(&command, token(2), START);
     let written = store.write(command.id, Change::Insert(&claim)).await.expect("an answer");
@@ -104,7 +104,7 @@ pub async fn a_refusal_is_judged_by_its_own_time(subject: Subject) {
 /// Records with the first and the last possible moment keep them, and are due at those moments.
 pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
     let store = &**subject.store();
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let last = |policy: &mut PolicySettings| {
         policy.lease = Duration::from_millis(u64::MAX);
         (policy.ttl, policy.denied_ttl) = (2 * policy.lease, 2 * policy.lease);
@@ -127,13 +127,13 @@ pub async fn the_first_and_the_last_moment_are_kept(subject: Subject) {
     let due: Vec<_> = due.items.iter().map(|item| item.id).collect();
     assert_eq!(due, [cases[0].0.id], "only the lease from the first moment is over");
     if store.capabilities().clock != ClockSource::One {
-        subject.turn(Time::MAX).await;
+        subject.set_time(Time::MAX).await;
         assert_eq!(
             store.due(None, 10).await.expect("an answer").items.len(),
             cases.len(),
             "at the end of time"
         );
-        subject.turn(Time::from_millis(0)).await;
+        subject.set_time(Time::from_millis(0)).await;
         assert_eq!(store.due(None, 10).await.expect("an answer").items, [], "at the beginning of time");
         assert_eq!(read(store, &command(9)).await.now, Time::from_millis(0));
     }

@@ -44,7 +44,7 @@ async fn all_counts_are_right(store: &dyn Store, records: &[Record], callers: &[
 
 /// Records are counted in total, by caller and by state, after every change, up to the limit.
 pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = |n: usize| {
         let scope = Scope::new(Identity::api_key(format!("caller {}", n % 3)), Operation::named("charge"));
@@ -74,14 +74,14 @@ pub async fn counts_follow_every_write_and_stop_at_the_limit(subject: Subject) {
         ));
     }
     // Time alone changes no count: a record counts until it is removed.
-    subject.turn(START + 10_000 * HOUR).await;
+    subject.set_time(START + 10_000 * HOUR).await;
     all_counts_are_right(store, &records, &callers).await;
 }
 
 /// Records are counted by operation and state, in a finite number of parts, for all states or for one. Markers are not
 /// counted.
 pub async fn tallies_add_up_to_every_record_by_operation_and_state(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     assert!(tallied(store, None, 10).await.is_empty());
     let mut records = Vec::new();

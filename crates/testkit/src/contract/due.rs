@@ -20,7 +20,7 @@ fn due_times(items: &[Item]) -> Vec<Option<Time>> {
 /// Records of every state are due at their time and not before, the longest overdue first, in chunks of any size.
 pub async fn the_longest_overdue_records_come_first(subject: Subject) {
     let store = &**subject.store();
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let mut records = Vec::new();
     for n in 0..70_u32 {
         // Not in the order of creation or of IDs; some at the same moment.
@@ -37,7 +37,7 @@ pub async fn the_longest_overdue_records_come_first(subject: Subject) {
         moments[moments.len() / 2],
         moments[moments.len() - 1],
     ] {
-        subject.turn(now).await;
+        subject.set_time(now).await;
         let mut expected: Vec<_> =
             records.iter().filter(|(_, record)| record.due_at().is_some_and(|at| at <= now)).collect();
         expected.sort_unstable_by_key(|(id, _)| *id);
@@ -56,26 +56,26 @@ pub async fn the_longest_overdue_records_come_first(subject: Subject) {
 /// A record that was renewed, ended or postponed is due at its new time and no longer at its old one.
 pub async fn a_write_moves_a_record_to_its_new_time(subject: Subject) {
     let store = &**subject.store();
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let (moved, stays) = (command(1), command(2));
     let record = first(&moved, token(1), START);
     insert(store, &moved, &record).await;
     insert(store, &stays, &first(&stays, token(2), START)).await;
     let later = START + 2 * HOUR;
-    subject.turn(later).await;
+    subject.set_time(later).await;
     assert_eq!(walk::due(store, 10).await.len(), 2);
     let renewed = renew(&record, later);
     swap(store, &moved, &renewed).await;
     let due: Vec<_> = walk::due(store, 10).await.iter().map(|item| item.id).collect();
     assert_eq!(due, [stays.id], "a live lease is not due");
 
-    subject.turn(later + 2 * HOUR).await;
+    subject.set_time(later + 2 * HOUR).await;
     let unknown = machine::lapse(&renewed.next, stamp(later + 2 * HOUR)).expect("its lease has expired");
     swap(store, &moved, &unknown).await;
     assert_eq!(walk::due(store, 10).await.len(), 2, "a probe is due at once");
     let for_people = machine::postpone(&unknown.next, None, later + 2 * HOUR).expect("it is unknown");
     swap(store, &moved, &for_people).await;
-    subject.turn(later + 900 * HOUR).await;
+    subject.set_time(later + 900 * HOUR).await;
     let due: Vec<_> = walk::due(store, 10).await.iter().map(|item| item.id).collect();
     assert_eq!(due, [stays.id], "a record left to an operator is never due");
 }
@@ -86,12 +86,12 @@ pub async fn nothing_is_due_before_its_time(subject: Subject) {
     let skewed = policy().with(|policy| policy.skew = 2 * HOUR).expect("valid");
     insert(store, &command(1), &first(&command_under(1, skewed), token(1), START)).await;
     if store.capabilities().clock == ClockSource::One {
-        subject.turn(START + 2 * HOUR).await;
+        subject.set_time(START + 2 * HOUR).await;
     } else {
-        subject.turn(START + 3 * HOUR - Duration::from_millis(1)).await;
+        subject.set_time(START + 3 * HOUR - Duration::from_millis(1)).await;
     }
     assert_eq!(walk::due(store, 10).await, [], "the skew is not over");
-    subject.turn(START + 3 * HOUR).await;
+    subject.set_time(START + 3 * HOUR).await;
     assert_eq!(walk::due(store, 10).await.len(), 1, "it is over at exactly that moment");
 }
 
@@ -101,7 +101,7 @@ pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
     const WRITERS: u64 = 50;
     const CHUNK: usize = 500;
     let store = subject.store();
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let fill = |writer: u64| {
         let store = Arc::clone(store);
         async move {
@@ -114,7 +114,7 @@ pub async fn ten_thousand_are_swept_in_chunks(subject: Subject) {
     for n in OLD..OLD + 10 {
         bring(&**store, StateName::Succeeded, &command(n), token(n), START).await;
     }
-    subject.turn(START + 3 * HOUR).await;
+    subject.set_time(START + 3 * HOUR).await;
     let (mut swept, mut chunks) = (0, 0);
     loop {
         let due = store.due(None, CHUNK).await.expect("an answer");

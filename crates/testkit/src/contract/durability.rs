@@ -10,7 +10,7 @@ use semel_core::store::{Change, Count, Filter, Setting, Severity, Written};
 
 /// Records, markers, settings, orders and counts are the same after a restart; removed ones stay removed.
 pub async fn acknowledged_writes_survive_a_restart(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = subject.store();
     let mut records: Vec<Record> = Vec::new();
     for (n, state) in (0..).zip(StateName::ALL) {
@@ -35,7 +35,7 @@ pub async fn acknowledged_writes_survive_a_restart(subject: Subject) {
         assert!(is_reported, "a store that survives no restart has to say so among its hazards: {hazards:?}");
         return;
     };
-    subject.turn(START + 2 * HOUR).await;
+    subject.set_time(START + 2 * HOUR).await;
     let store = &**subject.store();
     for (n, record) in (0..).zip(&records) {
         assert_stored(store, &command(n), record).await;

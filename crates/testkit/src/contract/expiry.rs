@@ -20,11 +20,11 @@ fn forgetful() -> Policy {
 pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..20 {
-        subject.turn(START).await;
+        subject.set_time(START).await;
         let command = command_under(round, forgetful());
         let done = bring(&*handles[0], StateName::Succeeded, &command, token(round), START).await;
         let later = START + 49 * HOUR;
-        subject.turn(later).await;
+        subject.set_time(later).await;
         let expire = machine::expire(&done, stamp(later)).expect("past its time");
         let purge = machine::purge(&done, later).expect("its retention is over");
         let found = machine::Found::Record(&done);
@@ -57,12 +57,12 @@ pub async fn of_expire_purge_and_reuse_exactly_one_wins(subject: Subject) {
 
 /// A purge computed before the key was reused is refused.
 pub async fn a_purge_of_a_reused_key_is_refused(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command_under(1, forgetful());
     let done = bring(store, StateName::Succeeded, &command, token(1), START).await;
     let later = START + 49 * HOUR;
-    subject.turn(later).await;
+    subject.set_time(later).await;
     let purge = machine::purge(&done, later).expect("its retention is over");
     let reuse = attempt(read(store, &command).await.found(), &command, token(2), later);
     swap(store, &command, &reuse).await;
@@ -72,12 +72,12 @@ pub async fn a_purge_of_a_reused_key_is_refused(subject: Subject) {
 
 /// A removed record is in no query, and its key is free.
 pub async fn a_removed_record_is_gone_from_every_query(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command_under(1, policy());
     let tombstone = bring(store, StateName::Expired, &command, token(1), START).await;
     let later = START + 300 * HOUR;
-    subject.turn(later).await;
+    subject.set_time(later).await;
     let purge = machine::purge(&tombstone, later).expect("the tombstone has expired");
     let written = store.write(command.id, Change::Remove(purge)).await.expect("an answer");
     assert!(is_done(&written), "{written:?}");
@@ -96,7 +96,7 @@ pub async fn a_removed_record_is_gone_from_every_query(subject: Subject) {
 /// The second removal of one record is refused: of two sweepers, one succeeds.
 pub async fn of_many_removals_one_is_done(subject: Subject) {
     let handles = subject.two_handles().await;
-    subject.turn(START).await;
+    subject.set_time(START).await;
     for round in 0..10 {
         let command = command_under(round, policy());
         let tombstone = bring(&*handles[0], StateName::Expired, &command, token(round), START).await;

@@ -14,7 +14,7 @@ async fn found(store: &dyn Store, operation_id: OperationId) -> Option<(CommandI
 
 /// A record is found in its current form after every change, and no longer after it is removed.
 pub async fn a_record_is_found_by_its_operation_id(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command(1);
     assert_eq!(found(store, command.operation_id).await, None);
@@ -33,7 +33,7 @@ pub async fn a_record_is_found_by_its_operation_id(subject: Subject) {
 
 /// Each of many records is found, and only that one.
 pub async fn each_of_many_records_is_found(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     for n in 0..70_u32 {
         let n = u64::from(n);

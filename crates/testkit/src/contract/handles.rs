@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A write acknowledged to one node is visible at once to the next call of another.
 pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let [here, there] = subject.two_handles().await;
     for n in 0..30 {
         let (writer, reader) = if n % 2 == 0 { (&here, &there) } else { (&there, &here) };
@@ -40,7 +40,7 @@ pub async fn a_write_is_seen_at_once_through_another_handle(subject: Subject) {
 
 /// A reader never sees an older version than one it has already seen, while others write.
 pub async fn readers_never_go_back_in_time(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let handles = subject.two_handles().await;
     insert(&*handles[0], &command(1), &first(&command(1), token(1), START)).await;
     let task = |n: usize| {
@@ -69,7 +69,7 @@ pub async fn readers_never_go_back_in_time(subject: Subject) {
 
 /// A store that notifies of changes notifies of this one; a store that cannot says so, and is polled.
 pub async fn a_waiter_is_notified_of_a_change(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let [here, there] = subject.two_handles().await;
     let record = first(&command(1), token(1), START);
     insert(&*here, &command(1), &record).await;

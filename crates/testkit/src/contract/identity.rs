@@ -10,7 +10,7 @@ use semel_core::store::{Count, Filter};
 
 /// IDs that a careless comparison would treat as equal: they differ in case, padding, a sign or one bit.
 pub async fn ids_are_distinguished_to_the_last_bit(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let with = |fill: u8, at: usize, byte: u8| {
         let mut id = [fill; 32];
@@ -84,7 +84,7 @@ fn lookalikes() -> Vec<(Scope, &'static str)> {
 
 /// Hostile callers, operations and keys are each a separate command, and read back unchanged.
 pub async fn hostile_scopes_and_keys_are_kept_apart(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let commands: Vec<_> = lookalikes().iter().map(|(scope, key)| command_in(scope, key, policy())).collect();
     for (n, command) in (0..).zip(&commands) {
@@ -98,7 +98,7 @@ pub async fn hostile_scopes_and_keys_are_kept_apart(subject: Subject) {
 
 /// A filter by operation, caller or key matches exactly that one; so does a count.
 pub async fn hostile_scopes_and_keys_are_searched_for_exactly(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let commands: Vec<_> = lookalikes().iter().map(|(scope, key)| command_in(scope, key, policy())).collect();
     let records: Vec<_> = commands.iter().map(|command| first(command, token(1), START)).collect();

@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
     let handles = subject.two_handles().await;
     for round in 0..10 {
-        subject.turn(START).await;
+        subject.set_time(START).await;
         insert(&*handles[0], &command(round), &reserved(&command(round), token(round), START)).await;
-        subject.turn(START + 2 * HOUR).await;
+        subject.set_time(START + 2 * HOUR).await;
         let taker = |n: u64| {
             let store = Arc::clone(&handles[usize::from(n.is_multiple_of(2))]);
             async move {
@@ -41,13 +41,13 @@ pub async fn a_dead_claim_is_taken_over_once(subject: Subject) {
 
 /// A replaced owner can neither start, renew, finish, abandon nor remove: the successor's record stays.
 pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command(1);
     let stale = reserved(&command, token(1), START);
     insert(store, &command, &stale).await;
     let later = START + 2 * HOUR;
-    subject.turn(later).await;
+    subject.set_time(later).await;
     let takeover = attempt(read(store, &command).await.found(), &command, token(2), later);
     swap(store, &command, &takeover).await;
     // Also after the successor's version has passed the one that the stale owner would write next.
@@ -77,12 +77,12 @@ pub async fn a_stale_owner_changes_nothing_of_its_successors(subject: Subject) {
 
 /// A late finish meets the verdict on its attempt: same token, another version and state.
 pub async fn a_late_finish_sees_the_verdict_and_can_be_repeated(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command(1);
     let running = bring(store, StateName::Processing, &command, token(1), START).await;
     let later = START + 4 * HOUR;
-    subject.turn(later).await;
+    subject.set_time(later).await;
     let unknown = machine::lapse(&running, stamp(later)).expect("its lease has expired");
     swap(store, &command, &unknown).await;
     let absent = Verdict::NotApplied { asked_at: later };

@@ -1,6 +1,6 @@
 //! A write whose answer was lost is recognised by reading again, and a late copy of it changes nothing.
 
-use crate::faults::{Fault, Faulty, Late, Question, Script};
+use crate::faults::{Fault, Faulty, LateResult, Question, Script};
 use crate::harness::Subject;
 use crate::scene::{
     HOUR, START, assert_stored, attempt, bring, command, finish, first, insert, paid, read, renew, stamp,
@@ -22,7 +22,7 @@ fn ambiguous(answer: Result<impl Debug, Error>) {
 
 /// A claim whose answer was lost is recognised by its token.
 pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Insert, Fault::FailAfter);
     let command = command(1);
     let claim = attempt(Found::Nothing, &command, token(1), START);
@@ -36,7 +36,7 @@ pub async fn a_claim_whose_answer_was_lost_is_recognised(subject: Subject) {
 
 /// A swap whose answer was lost is recognised by its content, until it is overwritten.
 pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Swap, Fault::FailAfter);
     let command = command(1);
     let running = first(&command, token(1), START);
@@ -54,7 +54,7 @@ pub async fn a_swap_whose_answer_was_lost_is_recognised(subject: Subject) {
 
 /// A removal whose answer was lost has happened: there is no entry.
 pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Remove, Fault::FailAfter);
     let command = command(1);
     let tombstone = bring(&store, StateName::Expired, &command, token(1), START).await;
@@ -64,7 +64,7 @@ pub async fn a_removal_whose_answer_was_lost_has_happened(subject: Subject) {
 
 /// A claim that arrives after its owner gave up, and after another claim, is refused.
 pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Insert, Fault::Late);
     let command = command(1);
     let late = attempt(Found::Nothing, &command, token(1), START);
@@ -79,7 +79,7 @@ pub async fn a_claim_that_arrives_late_is_refused_by_its_successor(subject: Subj
 
 /// A second copy of a claim changes nothing, whatever happened to the record since.
 pub async fn a_second_copy_of_a_claim_changes_nothing(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Insert, Fault::Twice);
     let command = command(1);
     let claim = attempt(Found::Nothing, &command, token(1), START);
@@ -92,7 +92,7 @@ pub async fn a_second_copy_of_a_claim_changes_nothing(subject: Subject) {
 
 /// A second copy of a finish changes nothing, also after a verdict that kept the owner's token.
 pub async fn a_second_copy_of_a_swap_changes_nothing(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Swap, Fault::Twice);
     let command = command(1);
     let running = first(&command, token(1), START);
@@ -107,7 +107,7 @@ pub async fn a_second_copy_of_a_swap_changes_nothing(subject: Subject) {
 
 /// A second copy of a removal does not remove the next record.
 pub async fn a_second_copy_of_a_removal_spares_the_next_record(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = faulty(&subject, Question::Remove, Fault::Twice);
     let command = command(1);
     let tombstone = bring(&store, StateName::Expired, &command, token(1), START).await;
@@ -122,6 +122,8 @@ pub async fn a_second_copy_of_a_removal_spares_the_next_record(subject: Subject)
 
 async fn assert_late_copy_ignored(store: &Faulty, stored: &Write) {
     let late = store.deliver().await.expect("a write is in flight").expect("an answer");
-    let Late::Entry(Written::Refused(shown)) = late else { panic!("a late copy was applied: {late:?}") };
+    let LateResult::Entry(Written::Refused(shown)) = late else {
+        panic!("a late copy was applied: {late:?}")
+    };
     assert_eq!(shown.record(), Some(&stored.next), "a refusal shows the stored entry");
 }

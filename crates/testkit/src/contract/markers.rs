@@ -25,7 +25,7 @@ async fn refused_by_marker(store: &dyn Store, command: &TestCommand, written: Wr
 
 /// If there is a marker, claims, second markers, swaps and removals are refused.
 pub async fn a_marker_is_not_overwritten(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command(1);
     plant(store, &command).await;
@@ -45,7 +45,7 @@ pub async fn a_marker_is_not_overwritten(subject: Subject) {
 
 /// A marker is refused if there is a record, in any state.
 pub async fn a_marker_is_refused_by_a_record(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     for (n, state) in (0..).zip(StateName::ALL) {
         let stored = bring(store, state, &command(n), token(n), START).await;
@@ -56,7 +56,7 @@ pub async fn a_marker_is_refused_by_a_record(subject: Subject) {
 
 /// Removing a marker removes only a marker: a record stays, and without an entry it is refused.
 pub async fn only_a_marker_is_removed_as_one(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     plant(store, &command(1)).await;
     let removed = store.write(command(1).id, Change::RemoveMarker).await.expect("an answer");
@@ -73,7 +73,7 @@ pub async fn only_a_marker_is_removed_as_one(subject: Subject) {
 
 /// Markers are listed and counted as markers, each once, and appear nowhere else.
 pub async fn markers_are_listed_apart_from_records(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let record = first(&command(100), token(1), START);
     insert(store, &command(100), &record).await;
@@ -91,7 +91,7 @@ pub async fn markers_are_listed_apart_from_records(subject: Subject) {
     }
     let count = async |what| store.count(what, 1_000).await.expect("an answer").count;
     assert_eq!((count(Count::Markers).await, count(Count::Records).await), (25, 1));
-    subject.turn(START + 10_000 * HOUR).await;
+    subject.set_time(START + 10_000 * HOUR).await;
     for items in [walk::page(store, &Filter::default(), 10).await, walk::due(store, 10).await] {
         assert_eq!(items.iter().map(|item| item.id).collect::<Vec<_>>(), [command(100).id]);
     }
@@ -100,7 +100,7 @@ pub async fn markers_are_listed_apart_from_records(subject: Subject) {
 
 /// If a claim and a marker race, exactly one is stored.
 pub async fn of_a_claim_and_a_marker_one_wins(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let handles = subject.two_handles().await;
     for round in 0..20 {
         let race = |n: u64| {

@@ -25,7 +25,7 @@ pub mod values;
 
 mod list;
 
-use crate::harness::{Doing, Subject};
+use crate::harness::{HarnessFuture, Subject};
 use std::any::Any;
 use std::fmt;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Promise {
     pub subject: &'static str,
     /// Its name.
     pub name: &'static str,
-    show: fn(Subject) -> Doing<()>,
+    show: fn(Subject) -> HarnessFuture<()>,
 }
 
 impl fmt::Display for Promise {

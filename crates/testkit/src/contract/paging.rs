@@ -26,7 +26,7 @@ pub async fn every_record_is_shown_once_the_oldest_first(subject: Subject) {
     let mut expected = Vec::new();
     for n in 0..50_u32 {
         let now = START + Duration::from_secs(1) * n;
-        subject.turn(now).await;
+        subject.set_time(now).await;
         let command = command(u64::from(n));
         insert(store, &command, &first(&command, token(u64::from(n)), now)).await;
         expected.push(command.id);
@@ -68,7 +68,7 @@ pub async fn a_page_is_bounded_in_bytes(subject: Subject) {
     if store.capabilities().entry_bytes_max < SIZE as u64 + 4_096 {
         return;
     }
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let mut expected = Vec::new();
     for n in 0..LARGE as u64 {
         let (command, token) = (command(n), token(n));
@@ -94,14 +94,14 @@ pub async fn a_page_is_bounded_in_bytes(subject: Subject) {
     expected.sort_unstable();
     assert_eq!(shown, expected, "every record once");
     let policy = policy();
-    subject.turn(START + policy.ttl).await;
+    subject.set_time(START + policy.ttl).await;
     let due = store.due(None, 100).await.expect("an answer");
     assert!((1..=2).contains(&due.items.len()), "{} of them due in one page", due.items.len());
 }
 
 /// An empty store shows an empty page and no next one.
 pub async fn an_empty_store_has_one_empty_page(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     assert_eq!(walk::page(store, &Filter::default(), 10).await, []);
     assert_eq!(walk::due(store, 10).await, []);
@@ -161,7 +161,7 @@ async fn varied(subject: &Subject) -> Vec<Record> {
     let mut records = Vec::new();
     for n in 0..42_u32 {
         let now = START + HOUR * n;
-        subject.turn(now).await;
+        subject.set_time(now).await;
         let caller = Identity::api_key(format!("caller {}", n % 3));
         let scope = Scope::new(caller, Operation::named(format!("operation {}", n % 4)));
         let command = command_in(&scope, &format!("key {}", n % 20), policy());
@@ -174,7 +174,7 @@ async fn varied(subject: &Subject) -> Vec<Record> {
 /// A filter that matches a few among thousands finds them, however the store divides the work.
 pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
     const ALL: u64 = 2_500;
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let rare = |n| n % 1_000 == 7;
     let insert_some = |writer: u64| {
         let store = Arc::clone(subject.store());
@@ -200,7 +200,7 @@ pub async fn a_filter_finds_the_few_among_thousands(subject: Subject) {
 /// While others write, insert and remove, every record that exists all the time is listed exactly once.
 pub async fn unchanged_records_are_listed_once_during_writes(subject: Subject) {
     const STAY: u64 = 60;
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let handles = subject.two_handles().await;
     for n in 0..STAY {
         insert(&*handles[0], &command(n), &first(&command(n), token(n), START)).await;

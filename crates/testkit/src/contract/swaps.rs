@@ -28,7 +28,7 @@ async fn never_met(store: &dyn Store, others: impl Fn(&Record) -> Vec<Unchanged>
 
 /// If only the version differs, nothing is written.
 pub async fn another_version_alone_is_refused(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let others = |record: &Record| {
         let (token, state) = (record.token(), record.state_name());
         let versions =
@@ -40,7 +40,7 @@ pub async fn another_version_alone_is_refused(subject: Subject) {
 
 /// If only the token differs, even in one bit, nothing is written.
 pub async fn another_token_alone_is_refused(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let others = |record: &Record| {
         let (version, state) = (record.version(), record.state_name());
         let bits = record.token().bits();
@@ -54,7 +54,7 @@ pub async fn another_token_alone_is_refused(subject: Subject) {
 
 /// If only the state differs, nothing is written.
 pub async fn another_state_alone_is_refused(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let others = |record: &Record| {
         let (version, token) = (record.version(), record.token());
         let states = StateName::ALL.into_iter().filter(|state| *state != record.state_name());
@@ -65,7 +65,7 @@ pub async fn another_state_alone_is_refused(subject: Subject) {
 
 /// If there is no entry, a swap writes nothing: a finish never inserts.
 pub async fn a_swap_without_a_record_inserts_nothing(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     let command = command(1);
     let lost = first(&command, token(1), START);
@@ -84,7 +84,7 @@ pub async fn a_swap_without_a_record_inserts_nothing(subject: Subject) {
 
 /// A swap changes only the record that it names.
 pub async fn a_swap_changes_one_record_only(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let store = &**subject.store();
     // All with the same token, version and state: only the ID distinguishes them.
     let records: Vec<Record> = (0..5).map(|n| first(&command(n), token(7), START)).collect();
@@ -105,7 +105,7 @@ pub async fn a_swap_changes_one_record_only(subject: Subject) {
 
 /// Of many writes computed from the same record, one is applied, and all others are shown it.
 pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let handles = subject.two_handles().await;
     for round in 0..20 {
         let command_id = command(round).id;
@@ -137,7 +137,7 @@ pub async fn of_many_writes_from_one_reading_one_is_applied(subject: Subject) {
 pub async fn no_write_that_was_answered_as_done_is_lost(subject: Subject) {
     const WRITERS: u64 = 8;
     const WRITES: u64 = 12;
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let handles = subject.two_handles().await;
     insert(&*handles[0], &command(1), &first(&command(1), token(1), START)).await;
     let writer = |n: u64| {

@@ -13,7 +13,7 @@ use semel_core::store::{Change, Count, Filter, Store, Written};
 
 /// Stored records with damaged bytes, each in another way: flipped, cut short, emptied, newer than this node, random.
 async fn damaged(subject: &Subject) -> Option<Vec<(TestCommand, Record)>> {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let mut all = Vec::new();
     for n in 0..5 {
         let command = command(n);
@@ -100,7 +100,7 @@ pub async fn it_is_shown_beside_readable_records(subject: Subject) {
     let Some(all) = damaged(&subject).await else { return };
     let sound = command(50);
     bring(&**subject.store(), StateName::Processing, &sound, token(50), START).await;
-    subject.turn(START + 2 * HOUR).await;
+    subject.set_time(START + 2 * HOUR).await;
     is_shown_everywhere(&**subject.store(), &all, &sound).await;
 }
 
@@ -110,7 +110,7 @@ pub async fn it_is_shown_after_a_restart_too(subject: Subject) {
     let sound = command(50);
     bring(&**subject.store(), StateName::Processing, &sound, token(50), START).await;
     let Some(subject) = subject.reopen().await else { return };
-    subject.turn(START + 2 * HOUR).await;
+    subject.set_time(START + 2 * HOUR).await;
     is_shown_everywhere(&**subject.store(), &all, &sound).await;
 }
 

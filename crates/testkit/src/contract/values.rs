@@ -25,7 +25,7 @@ async fn assert_kept(subject: &Subject, n: u64, outcome: Outcome) {
 
 /// Bytes that are not text are kept, in bodies and in headers.
 pub async fn binary_outcomes_are_kept_to_the_byte(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     let every_byte: Vec<u8> = (0..=u8::MAX).chain((0..=u8::MAX).rev()).collect();
     assert_kept(&subject, 1, Outcome::value(every_byte.clone())).await;
     let headers: [(&[u8], &[u8]); 4] =
@@ -37,7 +37,7 @@ pub async fn binary_outcomes_are_kept_to_the_byte(subject: Subject) {
 
 /// Values that look empty are kept as they are, and a body that was not retained is not an empty one.
 pub async fn values_that_look_like_nothing_are_kept(subject: Subject) {
-    subject.turn(START).await;
+    subject.set_time(START).await;
     for (n, value) in (0..).zip(["", "0", "\"\"", "[]", "false", "null", " ", "\0"]) {
         assert_kept(&subject, n, Outcome::value(value)).await;
     }
@@ -55,7 +55,7 @@ pub async fn values_that_look_like_nothing_are_kept(subject: Subject) {
 /// An outcome of 16 MiB is kept; or, if the store declares a lower limit, refused as too large, with nothing written.
 pub async fn an_outcome_of_sixteen_mebibytes_is_kept_or_refused_whole(subject: Subject) {
     const SIZE: usize = 16 * 1024 * 1024;
-    subject.turn(START).await;
+    subject.set_time(START).await;
     // No two parts of it are equal, so that a cut or a swap is noticed.
     let pattern = |at: usize| u8::try_from((at ^ (at >> 8) ^ (at >> 16)) & 0xff).unwrap_or(0);
     let body: Vec<u8> = (0..SIZE).map(pattern).collect();

@@ -123,7 +123,7 @@ impl Plan for Script {
 
 /// How often each fault happens per thousand calls. All other calls pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Odds {
+pub struct FaultRates {
     /// [`Fault::FailBefore`].
     pub fail_before: u16,
     /// [`Fault::FailAfter`].
@@ -138,19 +138,19 @@ pub struct Odds {
 #[derive(Debug, Clone, Copy)]
 pub struct Seeded {
     seed: u64,
-    odds: Odds,
+    odds: FaultRates,
 }
 
 impl Seeded {
     /// Faults with these `odds`.
-    pub const fn new(seed: u64, odds: Odds) -> Self {
+    pub const fn new(seed: u64, odds: FaultRates) -> Self {
         Self { seed, odds }
     }
 }
 
 impl Plan for Seeded {
     fn fate(&self, call: &Call) -> Fault {
-        let Odds { fail_before, fail_after, late, twice } = self.odds;
+        let FaultRates { fail_before, fail_after, late, twice } = self.odds;
         let mut roll = mixed(self.seed ^ mixed(call.number)) % 1_000;
         for (odds, fault) in [
             (fail_before, Fault::FailBefore),

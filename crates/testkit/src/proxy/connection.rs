@@ -4,7 +4,7 @@
 //! visible to the other at once.
 
 use super::plan::{Fault, Throttle};
-use super::protocol::Talk;
+use super::protocol::ProtocolState;
 use super::{Orders, Shared};
 use crate::faults::Pause;
 use bytes::{Buf as _, BytesMut};
@@ -63,7 +63,7 @@ struct Connection<'a> {
     orders_seen: Orders,
     number: u64,
     requests: u64,
-    talk: Talk,
+    talk: ProtocolState,
     client: TcpStream,
     server: TcpStream,
     /// The server that the next request goes to.
@@ -89,7 +89,7 @@ pub(super) async fn run(client: TcpStream, number: u64, shared: &Shared) {
         orders_seen,
         number,
         requests: 0,
-        talk: Talk::new(shared.protocol),
+        talk: ProtocolState::new(shared.protocol),
         client,
         server,
         next_server: None,
@@ -247,7 +247,7 @@ impl Connection<'_> {
         let mut server = TcpStream::connect(address).await?;
         server.set_nodelay(true)?;
         if let Some(introduction) = self.talk.introduction() {
-            let mut talk = Talk::new(self.shared.protocol);
+            let mut talk = ProtocolState::new(self.shared.protocol);
             talk.client_sent(&introduction);
             server.write_all(&introduction).await?;
             while !talk.is_idle() {

@@ -9,7 +9,7 @@ mod connection;
 mod plan;
 mod protocol;
 
-pub use plan::{Fault, Odds, Plan, Request, Script, Seeded, Throttle};
+pub use plan::{Fault, FaultRates, Plan, Request, Script, Seeded, Throttle};
 pub use protocol::Protocol;
 
 use std::io;

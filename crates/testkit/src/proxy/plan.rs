@@ -119,7 +119,7 @@ impl Plan for Script {
 
 /// How often each fault happens per thousand requests, and how strong it is. All other requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Odds {
+pub struct FaultRates {
     /// [`Fault::DelayRequest`] or [`Fault::DelayResponse`], for up to `delay_max`.
     pub delay: u16,
     /// [`Fault::CutBefore`].
@@ -139,19 +139,19 @@ pub struct Odds {
 #[derive(Debug, Clone, Copy)]
 pub struct Seeded {
     seed: u64,
-    odds: Odds,
+    odds: FaultRates,
 }
 
 impl Seeded {
     /// Faults with these `odds`.
-    pub const fn new(seed: u64, odds: Odds) -> Self {
+    pub const fn new(seed: u64, odds: FaultRates) -> Self {
         Self { seed, odds }
     }
 }
 
 impl Plan for Seeded {
     fn fate(&self, request: &Request<'_>) -> Fault {
-        let Odds { delay, cut_before, cut_after, half_open, throttle, delay_max } = self.odds;
+        let FaultRates { delay, cut_before, cut_after, half_open, throttle, delay_max } = self.odds;
         let draw = mixed(self.seed ^ mixed(request.connection ^ mixed(request.number)));
         let mut roll = draw % 1_000;
         let mut strikes = |odds: u16| match roll.checked_sub(u64::from(odds)) {

@@ -21,13 +21,13 @@ pub enum Protocol {
 
 /// The state of one connection.
 #[derive(Debug)]
-pub(super) enum Talk {
+pub(super) enum ProtocolState {
     Turns { is_idle: bool },
     Postgres(Frames),
     Redis(Commands),
 }
 
-impl Talk {
+impl ProtocolState {
     pub(super) fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Opaque => Self::Turns { is_idle: true },
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_postgres_connection_is_idle_when_every_request_was_answered() {
-        let mut talk = Talk::new(Protocol::Postgres);
+        let mut talk = ProtocolState::new(Protocol::Postgres);
         let ready = message(b"Z", b"I");
         // Byte by byte, as it may arrive.
         for byte in startup() {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_redis_connection_is_idle_when_every_command_was_answered() {
-        let mut talk = Talk::new(Protocol::Redis);
+        let mut talk = ProtocolState::new(Protocol::Redis);
         for byte in b"*2\r\n$3\r\nGET\r\n$4\r\n\r\n*1\r\n*1\r\n$4\r\nPING\r\n" {
             talk.client_sent(&[*byte]);
             assert!(!talk.is_idle());
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn an_offer_of_encryption_is_answered_by_one_byte() {
         let offer = message(b"", &TLS.to_be_bytes());
-        let mut talk = Talk::new(Protocol::Postgres);
+        let mut talk = ProtocolState::new(Protocol::Postgres);
         talk.client_sent(&offer);
         assert!(!talk.is_idle() && talk.introduction().is_none());
         talk.server_sent(b"N");
@@ -244,7 +244,7 @@ mod tests {
         talk.client_sent(&startup());
         assert!(!talk.is_idle() && talk.introduction().is_some());
 
-        let mut encrypted = Talk::new(Protocol::Postgres);
+        let mut encrypted = ProtocolState::new(Protocol::Postgres);
         encrypted.client_sent(&offer);
         encrypted.server_sent(b"S");
         encrypted.client_sent(b"\x16");

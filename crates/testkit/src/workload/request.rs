@@ -23,7 +23,7 @@ pub(super) struct Requests {
 }
 
 /// The store did not answer within a request's patience.
-struct GaveUp;
+struct TimedOut;
 
 impl Requests {
     pub(super) fn new(
@@ -50,7 +50,7 @@ impl Requests {
         }
     }
 
-    async fn request(&self, key: u64, report: &mut Report) -> Result<(), GaveUp> {
+    async fn request(&self, key: u64, report: &mut Report) -> Result<(), TimedOut> {
         let command = command(key);
         let Some(record) = self.claim(key, &command, report).await? else { return Ok(()) };
         self.note(key, record.token(), Event::Claimed);
@@ -65,7 +65,7 @@ impl Requests {
         key: u64,
         command: &TestCommand,
         report: &mut Report,
-    ) -> Result<Option<Record>, GaveUp> {
+    ) -> Result<Option<Record>, TimedOut> {
         // Claims that may be stored without an answer, or may still arrive.
         let mut loose: Vec<Write> = Vec::new();
         for _ in 0..self.workload.tries_max {
@@ -92,7 +92,7 @@ impl Requests {
                 return Ok(None);
             }
         }
-        Err(GaveUp)
+        Err(TimedOut)
     }
 
     /// Records what a later request is shown.
@@ -116,7 +116,7 @@ impl Requests {
         command: &TestCommand,
         own: &Record,
         report: &mut Report,
-    ) -> Result<(), GaveUp> {
+    ) -> Result<(), TimedOut> {
         let write = finish(own, Ending::Succeeded(outcome_of(own.token())), START);
         for _ in 0..self.workload.tries_max {
             let reading = match self.store.write(command.id, Change::from(&write)).await {
@@ -147,7 +147,7 @@ impl Requests {
                 return Ok(());
             }
         }
-        Err(GaveUp)
+        Err(TimedOut)
     }
 
     fn note_finish(&self, key: u64, own: &Record, report: &mut Report) {
@@ -155,20 +155,20 @@ impl Requests {
         self.note(key, own.token(), Event::Finished);
     }
 
-    async fn read(&self, command: &TestCommand) -> Result<Reading, GaveUp> {
+    async fn read(&self, command: &TestCommand) -> Result<Reading, TimedOut> {
         for _ in 0..self.workload.tries_max {
             match self.store.get(command.id).await {
                 Ok(reading) => return Ok(reading),
                 Err(error) => self.pause(&error).await?,
             }
         }
-        Err(GaveUp)
+        Err(TimedOut)
     }
 
     /// Waits before the next try, if one is useful.
-    async fn pause(&self, error: &Error) -> Result<(), GaveUp> {
+    async fn pause(&self, error: &Error) -> Result<(), TimedOut> {
         if !error.is_retryable() {
-            return Err(GaveUp);
+            return Err(TimedOut);
         }
         Pause::of(self.workload.retry_pause).await;
         Ok(())

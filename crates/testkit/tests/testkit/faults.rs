@@ -4,7 +4,9 @@ use semel::Clock as _;
 use semel_core::id::CommandId;
 use semel_core::record::Entry;
 use semel_core::store::{Change, Error, Kind, Reading, Setting, Store, Written};
-use semel_testkit::faults::{Call, Fault, Faulty, Gate, Late, Odds, Pause, Plan, Question, Script, Seeded};
+use semel_testkit::faults::{
+    Call, Fault, FaultRates, Faulty, Gate, LateResult, Pause, Plan, Question, Script, Seeded,
+};
 use semel_testkit::{FakeClock, Subject};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -63,7 +65,7 @@ fn a_late_write_arrives_when_the_test_delivers_it() {
     assert!(!is_stored(&store));
     assert_eq!(store.in_flight(), 1);
     let late = now(store.deliver()).expect("one is in flight").expect("an answer");
-    assert!(matches!(late, Late::Entry(Written::Done { .. })));
+    assert!(matches!(late, LateResult::Entry(Written::Done { .. })));
     assert!(is_stored(&store));
     assert!(now(store.deliver()).is_none());
 }
@@ -84,7 +86,7 @@ fn a_late_setting_is_compared_when_it_arrives() {
     assert!(now(store.set("a", None, Some(b"late"))).is_err());
     assert_eq!(now(store.set("a", None, Some(b"soon"))).expect("an answer"), Setting::Done);
     let late = now(store.deliver()).expect("one is in flight").expect("an answer");
-    assert_eq!(late, Late::Setting(Setting::Refused(Some("soon".into()))));
+    assert_eq!(late, LateResult::Setting(Setting::Refused(Some("soon".into()))));
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn a_failed_read_leaves_nothing_open() {
 
 #[test]
 fn equal_seeds_act_equally_and_keep_the_odds() {
-    let odds = Odds { fail_before: 100, fail_after: 200, late: 50, twice: 0 };
+    let odds = FaultRates { fail_before: 100, fail_after: 200, late: 50, twice: 0 };
     let run = |seed| -> Vec<String> {
         let plan = Seeded::new(seed, odds);
         let call = |number| Call { number, question: Question::Swap, id: None };

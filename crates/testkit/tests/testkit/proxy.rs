@@ -2,7 +2,7 @@
 
 use semel_testkit::faults::{Gate, Pause};
 use semel_testkit::proxy::{
-    Existing, Fault, FaultProxy, Odds, Plan, Protocol, Request, Script, Seeded, Throttle,
+    Existing, Fault, FaultProxy, FaultRates, Plan, Protocol, Request, Script, Seeded, Throttle,
 };
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -240,7 +240,7 @@ async fn large_streams_in_both_directions_do_not_block_each_other() {
     assert!(echo == expected, "{} of {BYTES} bytes came back", echo.len());
 }
 
-fn fates(seed: u64, odds: Odds, connection: u64) -> Vec<String> {
+fn fates(seed: u64, odds: FaultRates, connection: u64) -> Vec<String> {
     let plan = Seeded::new(seed, odds);
     let request = |number| Request { connection, number, total: 7 * number, bytes: b"" };
     (0..200).map(|number| format!("{:?}", plan.fate(&request(number)))).collect()
@@ -248,7 +248,13 @@ fn fates(seed: u64, odds: Odds, connection: u64) -> Vec<String> {
 
 #[test]
 fn a_seed_decides_each_connection_independently() {
-    let odds = Odds { cut_before: 100, cut_after: 100, half_open: 100, throttle: 100, ..Odds::default() };
+    let odds = FaultRates {
+        cut_before: 100,
+        cut_after: 100,
+        half_open: 100,
+        throttle: 100,
+        ..FaultRates::default()
+    };
     assert_eq!(fates(1, odds, 4), fates(1, odds, 4));
     assert_ne!(fates(1, odds, 4), fates(1, odds, 5));
     assert_ne!(fates(1, odds, 4), fates(2, odds, 4));
@@ -260,7 +266,7 @@ fn a_seed_decides_each_connection_independently() {
 
 #[tokio::test]
 async fn seeded_delays_go_both_ways_and_are_bounded() {
-    let odds = Odds { delay: 1_000, delay_max: Duration::from_millis(1), ..Odds::default() };
+    let odds = FaultRates { delay: 1_000, delay_max: Duration::from_millis(1), ..FaultRates::default() };
     let fates = fates(3, odds, 0);
     for direction in ["DelayRequest", "DelayResponse"] {
         assert!(fates.iter().any(|fate| fate.starts_with(direction)), "{direction}");

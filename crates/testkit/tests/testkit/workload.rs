@@ -5,7 +5,7 @@ use semel_core::record::Record;
 use semel_core::store::{Change, Delegate, Pending, Reading, Store, Written};
 use semel_test_support::ScratchDir;
 use semel_testkit::Subject;
-use semel_testkit::faults::{Fault, Faulty, Odds, Question, Seeded};
+use semel_testkit::faults::{Fault, FaultRates, Faulty, Question, Seeded};
 use semel_testkit::history::Recorder;
 use semel_testkit::linearizability::{self, STEPS_MAX, Verdict};
 use semel_testkit::workload::{
@@ -56,7 +56,7 @@ async fn every_key_has_one_effect_and_its_outcome_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn lost_and_late_answers_cause_no_second_effect() {
     for seed in 0..5 {
-        let odds = Odds { fail_before: 50, fail_after: 100, late: 100, twice: 50 };
+        let odds = FaultRates { fail_before: 50, fail_after: 100, late: 100, twice: 50 };
         let store = memory();
         let faulty = Arc::new(Faulty::new(Arc::clone(&store), Seeded::new(seed, odds)));
         let late = Arc::clone(&faulty);

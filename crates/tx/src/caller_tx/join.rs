@@ -5,7 +5,7 @@ use super::dialect::{Dialect, WriteFailure};
 use super::open::Open;
 use crate::ending::{Held, Pending, READS_MAX, Written, ended, recorded};
 use crate::error::Error;
-use semel::local::{Entered, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
+use semel::local::{EnterResult, Local, LocalAttempt, LocalCommand, LocalEnding, LocalJudgement, Waiting};
 use semel::{Engine, ExecuteResponse, Intent, RecordedOutcome, Refusal};
 use semel_core::outcome::Outcome;
 use sqlx::Transaction;
@@ -55,8 +55,8 @@ pub(crate) async fn join<'c, D: Dialect>(
 ) -> Result<Joined<'c, D>, Error> {
     // Boxed, so that the future that applications hold stays small.
     match Box::pin(engine.enter_local(intent, Waiting::Never)).await? {
-        Entered::Answered(answer) => Ok(answered(open, answer)),
-        Entered::Owned(command) => Box::pin(look_and_join(target, open, command)).await,
+        EnterResult::Answered(answer) => Ok(answered(open, answer)),
+        EnterResult::Owned(command) => Box::pin(look_and_join(target, open, command)).await,
     }
 }
 

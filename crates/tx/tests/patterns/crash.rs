@@ -6,7 +6,7 @@
 
 use crate::world::{Lite, Pg, World, address, url, with_effects};
 use semel_core::id::OperationId;
-use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
+use semel_testkit::proxy::{FaultProxy, FaultRates, Protocol, Seeded};
 use semel_tx::BoxError;
 use semel_tx::patterns::{
     Counter, EventCounter, FenceGuard, Guarded, Inbox, Message, MessageId, PatternError, Tables,
@@ -391,12 +391,12 @@ async fn killed_on_sqlite_each_effect_happens_once() {
 async fn killed_on_postgres_each_effect_happens_once() {
     let world: Pg = world().await;
     let server = address();
-    let odds = Odds {
+    let odds = FaultRates {
         delay: 30,
         cut_before: 8,
         cut_after: 8,
         delay_max: Duration::from_millis(40),
-        ..Odds::default()
+        ..FaultRates::default()
     };
     let proxy = FaultProxy::start(server, Protocol::Postgres, Seeded::new(18, odds)).await.expect("a port");
     let proxy_url = url().replace(&server.to_string(), &proxy.address().to_string());

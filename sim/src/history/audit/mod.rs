@@ -10,7 +10,7 @@ mod erased;
 mod stored;
 
 use super::exercised::{Exercised, Tally};
-use super::plan::{Misfortune, Plan, Sealing};
+use super::plan::{Plan, PlannedFault, Sealing};
 use super::promise::Promise;
 use super::ring;
 use super::trace::Trace;
@@ -151,7 +151,7 @@ impl Audit {
             ring: 0,
             master: (plan.sealing != Sealing::Off).then(ring::master),
             has_quota: !plan.quotas.are_off(),
-            has_wrong_clock: plan.misfortunes.contains(&Misfortune::WrongClock) || plan.contradicts,
+            has_wrong_clock: plan.planned_faults.contains(&PlannedFault::WrongClock) || plan.contradicts,
             has_two_clocks: plan.contradicts,
             is_confirmed: false,
             cap: plan.cap().filter(|_| plan.is_calm && plan.nodes == 1),

@@ -100,7 +100,7 @@ impl Decoder {
 
     /// Decodes `body` into one buffer.
     pub(super) fn decode_all(self, body: &[u8], bytes_max: usize) -> Result<Vec<u8>, Error> {
-        let mut kept = Kept { bytes: Vec::new(), bytes_max };
+        let mut kept = DecodedBytes { bytes: Vec::new(), bytes_max };
         self.stream(body, bytes_max, &mut kept)?;
         Ok(kept.bytes)
     }
@@ -153,12 +153,12 @@ impl Output<'_> {
 }
 
 /// All decoded bytes.
-struct Kept {
+struct DecodedBytes {
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Pieces for Kept {
+impl Pieces for DecodedBytes {
     fn piece(&mut self, piece: &[u8]) {
         let needed = self.bytes.len() + piece.len();
         if needed > self.bytes.capacity() {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn memory_doubles_and_jumps_to_the_limit_past_a_quarter() {
-        let mut kept = Kept { bytes: Vec::new(), bytes_max: 640 };
+        let mut kept = DecodedBytes { bytes: Vec::new(), bytes_max: 640 };
         let mut steps = Vec::new();
         for _ in 0..64 {
             let before = kept.bytes.capacity();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn nothing_beyond_the_limit_is_returned() {
-        let mut kept = Kept { bytes: Vec::new(), bytes_max: 640 };
+        let mut kept = DecodedBytes { bytes: Vec::new(), bytes_max: 640 };
         let mut output = Output { to: &mut kept, count: 0, bytes_max: 640 };
         assert_eq!(output.extend(&[7; 640]), Ok(()));
         assert_eq!(output.extend(&[7]), Err(too_large(640)));

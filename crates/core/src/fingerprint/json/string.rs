@@ -102,7 +102,7 @@ fn unescape(bytes: &[u8], at: usize) -> (char, usize) {
 }
 
 /// The unescaped UTF-8 bytes of a checked string, from a position inside it on.
-struct Spelled<'a> {
+struct UnescapedBytes<'a> {
     bytes: &'a [u8],
     at: usize,
     /// The remaining bytes of the last escape's character.
@@ -110,13 +110,13 @@ struct Spelled<'a> {
     rest_at: usize,
 }
 
-impl<'a> Spelled<'a> {
+impl<'a> UnescapedBytes<'a> {
     fn from(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, rest: [0; 4], rest_at: 4 }
     }
 }
 
-impl Iterator for Spelled<'_> {
+impl Iterator for UnescapedBytes<'_> {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {
@@ -149,7 +149,9 @@ pub(super) fn compare(bytes: &[u8], one: usize, two: usize) -> Ordering {
     let (mut a, mut b) = (one + 1, two + 1);
     loop {
         match (bytes[a], bytes[b]) {
-            (b'\\', _) | (_, b'\\') => return Spelled::from(bytes, a).cmp(Spelled::from(bytes, b)),
+            (b'\\', _) | (_, b'\\') => {
+                return UnescapedBytes::from(bytes, a).cmp(UnescapedBytes::from(bytes, b));
+            }
             (b'"', b'"') => return Ordering::Equal,
             (b'"', _) => return Ordering::Less,
             (_, b'"') => return Ordering::Greater,
@@ -161,12 +163,12 @@ pub(super) fn compare(bytes: &[u8], one: usize, two: usize) -> Ordering {
 
 /// Compares a checked string with plain text.
 pub(super) fn compare_with(bytes: &[u8], start: usize, text: &str) -> Ordering {
-    Spelled::from(bytes, start + 1).cmp(text.bytes())
+    UnescapedBytes::from(bytes, start + 1).cmp(text.bytes())
 }
 
 /// The unescaped text of a checked string.
 pub(super) fn text(bytes: &[u8], start: usize) -> String {
-    let spelled: Vec<u8> = Spelled::from(bytes, start + 1).collect();
+    let spelled: Vec<u8> = UnescapedBytes::from(bytes, start + 1).collect();
     String::from_utf8(spelled).unwrap_or_default()
 }
 

@@ -2,7 +2,7 @@
 
 use super::judge::Marker;
 use super::{LocalAttempt, LocalCommand};
-use crate::call::answer::{ExecuteResponse, Ran, RequestOutcome};
+use crate::call::answer::{ExecuteResponse, RanAttempt, RequestOutcome};
 use crate::call::reply;
 use crate::node::running::{Progress, StoredRecord};
 use crate::observe::Event;
@@ -102,8 +102,13 @@ impl LocalCommand {
             LocalEnding::Refused(outcome) => Ending::FailedReplayable(outcome),
         };
         let (attempt, repeatable) = (record.attempt(), record.policy().class == Class::Local);
-        let ran =
-            Ran { ending, stored: Some(reply::stored(&node.clock, &record)), attempt, repeatable, local: () };
+        let ran = RanAttempt {
+            ending,
+            stored: Some(reply::stored(&node.clock, &record)),
+            attempt,
+            repeatable,
+            local: (),
+        };
         let answer =
             ExecuteResponse { operation_id: record.operation_id(), outcome: RequestOutcome::Ran(ran) };
         self.answered(&answer);

@@ -4,7 +4,7 @@
 //! database, and the handlers behind it. A request has only one command, and it cannot be joined after the layer has
 //! answered.
 
-use super::{Entered, LocalCommand, LocalJudgement, Waiting};
+use super::{EnterResult, LocalCommand, LocalJudgement, Waiting};
 use crate::call::answer::{Error, ExecuteResponse, RequestOutcome};
 use crate::call::engine::Engine;
 use crate::call::intent::Intent;
@@ -19,7 +19,7 @@ const LOOKS_MAX: u32 = 4;
 
 /// The result of [`Engine::hand_over`].
 #[expect(clippy::large_enum_variant, reason = "it is nearly always an answer, and is passed on immediately")]
-pub enum HandedOver {
+pub enum HandoverResult {
     /// The handler has to run it by joining it.
     Owned(Handover),
     /// It has an outcome, runs elsewhere, or is refused.
@@ -79,17 +79,17 @@ enum State {
 impl Engine {
     /// Recognises a command of class `local` that a handler will run. Returns the answer if there is nothing to run:
     /// a replay, a mismatch, or a duplicate that runs longer than the intent waits.
-    pub async fn hand_over(&self, intent: Intent) -> Result<HandedOver, Error> {
+    pub async fn hand_over(&self, intent: Intent) -> Result<HandoverResult, Error> {
         let mut command = match self.enter_local(intent.clone(), Waiting::Allowed).await? {
-            Entered::Answered(answer) => return Ok(HandedOver::Answered(answer)),
-            Entered::Owned(command) => command,
+            EnterResult::Answered(answer) => return Ok(HandoverResult::Answered(answer)),
+            EnterResult::Owned(command) => command,
         };
         if let Some(answer) = command.known_answer().await? {
-            return Ok(HandedOver::Answered(answer));
+            return Ok(HandoverResult::Answered(answer));
         }
         let operation_id = command.operation_id();
         let state = Mutex::new(State::Waiting(Box::new(command)));
-        Ok(HandedOver::Owned(Handover { shared: Arc::new(Shared { intent, operation_id, state }) }))
+        Ok(HandoverResult::Owned(Handover { shared: Arc::new(Shared { intent, operation_id, state }) }))
     }
 }
 

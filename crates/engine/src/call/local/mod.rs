@@ -11,7 +11,7 @@ mod judge;
 mod unanswered;
 
 pub use ending::{LocalWrites, MarkerWrite, Unwritable, without_body};
-pub use handover::{HandedOver, Handover, HandoverOutcome, Joinable};
+pub use handover::{Handover, HandoverOutcome, HandoverResult, Joinable};
 pub use inside::inside_work;
 pub use judge::{LocalAttempt, LocalJudgement, LocalLook};
 pub use semel_core::machine::LocalEnding;
@@ -61,7 +61,7 @@ impl Local {
 }
 
 /// The result of [`Engine::enter_local`].
-pub enum Entered {
+pub enum EnterResult {
     /// No duplicate in this process runs it: look for it in the database.
     Owned(LocalCommand),
     /// A duplicate ran it, or its outcome is known.
@@ -137,7 +137,7 @@ pub enum Waiting {
 
 impl Engine {
     /// Recognises a local command and registers it as running in this process, after its duplicates here have ended.
-    pub async fn enter_local(&self, intent: Intent, waiting: Waiting) -> Result<Entered, Error> {
+    pub async fn enter_local(&self, intent: Intent, waiting: Waiting) -> Result<EnterResult, Error> {
         let node = &self.node;
         if node.tasks.is(Closing::Draining) {
             return Err(Error::Closing);
@@ -151,29 +151,29 @@ impl Engine {
         };
         if let Some(command) = handover.join()? {
             // It was entered when it was handed over.
-            return Ok(Entered::Owned(LocalCommand {
+            return Ok(EnterResult::Owned(LocalCommand {
                 wait_until: waiter.until,
                 handover: Some(JoinedHandover::new(handover)),
                 ..command
             }));
         }
         Ok(match self.enter(intent, waiter).await? {
-            Entered::Owned(command) => {
+            EnterResult::Owned(command) => {
                 let handover = Some(JoinedHandover::new(handover));
-                Entered::Owned(LocalCommand { handover, ..command })
+                EnterResult::Owned(LocalCommand { handover, ..command })
             }
-            Entered::Answered(answer) => {
+            EnterResult::Answered(answer) => {
                 handover.answered(&answer);
-                Entered::Answered(answer)
+                EnterResult::Answered(answer)
             }
         })
     }
 
-    async fn enter(&self, intent: Intent, waiter: Waiter) -> Result<Entered, Error> {
+    async fn enter(&self, intent: Intent, waiter: Waiter) -> Result<EnterResult, Error> {
         let node = &self.node;
         let recognised = RecognisedIntent::local(node, intent)?;
         if let Some(answer) = self.known_outcome(&recognised) {
-            return Ok(Entered::Answered(answer));
+            return Ok(EnterResult::Answered(answer));
         }
         let command = recognised.command();
         let running_entry = loop {
@@ -183,7 +183,7 @@ impl Engine {
             };
             let waited = wait::for_local(node, &command, progress, waiter);
             match waited.instrument(span!("wait")).await {
-                Waited::Answered(answer) => return Ok(Entered::Answered(answer)),
+                Waited::Answered(answer) => return Ok(EnterResult::Answered(answer)),
                 Waited::Stalled(error) => return Err(Error::StoreLost(error)),
                 Waited::NeverRan => {}
                 // If the store has no entry, it is in progress.
@@ -191,7 +191,7 @@ impl Engine {
                     let found = claim::look(&node.store, &recognised).await.map_err(Error::after_another)?;
                     let waited = wait::for_remote(node, &command, found, None, waiter);
                     let answer = waited.instrument(span!("wait")).await.map_err(Error::StoreLost)?;
-                    return Ok(Entered::Answered(answer));
+                    return Ok(EnterResult::Answered(answer));
                 }
             }
         };
@@ -200,7 +200,7 @@ impl Engine {
         beat::catch_up(&node.store).await?;
         let backoff = Backoff::new(node.settings.poll_min, node.settings.poll_max);
         let node = Arc::clone(node);
-        Ok(Entered::Owned(LocalCommand {
+        Ok(EnterResult::Owned(LocalCommand {
             node,
             recognised,
             running_entry,

@@ -31,18 +31,18 @@ pub(super) struct Order {
 /// The charges of a payment service. Clones show the same ledger.
 #[derive(Debug, Clone)]
 pub struct Ledger {
-    books: Arc<watch::Sender<Books>>,
+    books: Arc<watch::Sender<LedgerState>>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct LedgerState {
     made: u64,
     charges: Vec<Charge>,
 }
 
 impl Ledger {
     pub(super) fn new() -> Self {
-        Self { books: Arc::new(watch::Sender::new(Books::default())) }
+        Self { books: Arc::new(watch::Sender::new(LedgerState::default())) }
     }
 
     /// Makes a charge.
@@ -64,7 +64,8 @@ impl Ledger {
 
     /// Waits until `customer` has been charged `times` times.
     pub async fn until_charged(&self, customer: &str, times: usize) {
-        let count = |books: &Books| books.charges.iter().filter(|charge| charge.customer == customer).count();
+        let count =
+            |books: &LedgerState| books.charges.iter().filter(|charge| charge.customer == customer).count();
         // `self` holds the sender, so the channel cannot close meanwhile.
         drop(self.books.subscribe().wait_for(|books| count(books) >= times).await);
     }

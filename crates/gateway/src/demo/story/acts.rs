@@ -3,7 +3,7 @@
 //! The texts say what each client does. What came of it is read from the response.
 
 use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
-use super::voice::Voice;
+use super::voice::StoryWriter;
 use super::without::{self, DELIVERIES};
 use super::{Stage, doubt};
 use crate::demo::client::{Client, Reply};
@@ -11,7 +11,7 @@ use crate::demo::payments::Trouble;
 use std::io::{self, Write};
 
 pub(super) async fn play<W: Write>(
-    voice: &mut Voice<'_, W>,
+    voice: &mut StoryWriter<'_, W>,
     stage: &Stage,
     clients: &[Client; CAST.len()],
 ) -> io::Result<()> {
@@ -23,7 +23,7 @@ pub(super) async fn play<W: Write>(
 }
 
 async fn lost_answers<W: Write>(
-    voice: &mut Voice<'_, W>,
+    voice: &mut StoryWriter<'_, W>,
     stage: &Stage,
     ada: &Client,
     cleo: &Client,
@@ -40,7 +40,7 @@ async fn lost_answers<W: Write>(
     voice.request(&restarted, "restarts, reads the key, retries", &reply).await
 }
 
-async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client) -> io::Result<()> {
+async fn repeats<W: Write>(voice: &mut StoryWriter<'_, W>, ben: &Client, dan: &Client) -> io::Result<()> {
     voice.act("Three requests, at once or one after the other. One runs.").await?;
     for (index, reply) in without::clicks(ben).await.iter().enumerate() {
         let action =
@@ -59,7 +59,7 @@ async fn repeats<W: Write>(voice: &mut Voice<'_, W>, ben: &Client, dan: &Client)
     Ok(())
 }
 
-async fn other_amount<W: Write>(voice: &mut Voice<'_, W>, eve: &Client) -> io::Result<()> {
+async fn other_amount<W: Write>(voice: &mut StoryWriter<'_, W>, eve: &Client) -> io::Result<()> {
     voice.act("The same key for another amount is a bug, not a retry. It is refused.").await?;
     let reply = eve.ask(None).await;
     voice.request(eve, "pays", &reply).await?;
@@ -68,7 +68,7 @@ async fn other_amount<W: Write>(voice: &mut Voice<'_, W>, eve: &Client) -> io::R
     voice.request_for(eve, amount, "\"retries\", decimal point slipped", &reply).await
 }
 
-async fn busy<W: Write>(voice: &mut Voice<'_, W>, hal: &Client) -> io::Result<()> {
+async fn busy<W: Write>(voice: &mut StoryWriter<'_, W>, hal: &Client) -> io::Result<()> {
     voice.act("503 with Retry-After means that nothing happened. The retry runs.").await?;
     let reply = hal.ask(Some(Trouble::Busy)).await;
     voice.request(hal, "gets 503, Retry-After: 1", &reply).await?;

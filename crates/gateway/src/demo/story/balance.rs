@@ -2,7 +2,7 @@
 //! counters and the payment service's ledger.
 
 use super::cast::money;
-use super::voice::{Tone, Voice};
+use super::voice::{StoryWriter, Tone};
 use crate::demo::client::Client;
 use crate::demo::payments::Charge;
 use std::cmp::Ordering;
@@ -108,7 +108,7 @@ impl Balance {
         }
     }
 
-    pub(super) async fn print<W: Write>(&self, voice: &mut Voice<'_, W>) -> io::Result<()> {
+    pub(super) async fn print<W: Write>(&self, voice: &mut StoryWriter<'_, W>) -> io::Result<()> {
         voice.act("The payment service's own ledger, in EUR").await?;
         voice.say_as("                     without Semel               with Semel", Tone::Quiet)?;
         voice.say_as(
@@ -148,7 +148,7 @@ impl Balance {
 
     async fn sum_up<W: Write>(
         &self,
-        voice: &mut Voice<'_, W>,
+        voice: &mut StoryWriter<'_, W>,
         how: &str,
         totals: Totals,
         is_balanced: bool,

@@ -1,7 +1,7 @@
 //! The act in which nobody can prove what happened: two connections break, and somebody looks into the ledger.
 
 use super::Stage;
-use super::voice::{Tone, Voice};
+use super::voice::{StoryWriter, Tone};
 use crate::demo::client::{Answer, Client, Reply, fetch};
 use crate::demo::payments::Trouble;
 use semel::OperatorError;
@@ -15,7 +15,7 @@ use thiserror::Error;
 const WHO: &str = "the demo's bookkeeper";
 
 pub(super) async fn play<W: Write>(
-    voice: &mut Voice<'_, W>,
+    voice: &mut StoryWriter<'_, W>,
     stage: &Stage,
     fay: &Client,
     gus: &Client,
@@ -55,7 +55,7 @@ pub(super) async fn play<W: Write>(
 
 /// Resolves the operation behind `reply` by what the ledger says.
 async fn settle<W: Write>(
-    voice: &mut Voice<'_, W>,
+    voice: &mut StoryWriter<'_, W>,
     stage: &Stage,
     client: &Client,
     reply: &Reply,

@@ -2,7 +2,7 @@
 
 use super::balance::Balance;
 use super::reachable;
-use super::voice::{Pace, Tone, Voice};
+use super::voice::{Pace, StoryWriter, Tone};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub fn print_commands(
 ) -> io::Result<()> {
     let site = format!("http://{}", reachable(gateway));
     let charge = format!("curl -i {site}/charges \\");
-    let mut list = CommandList { voice: Voice::new(out, Pace::BRISK, has_colour) };
+    let mut list = CommandList { voice: StoryWriter::new(out, Pace::BRISK, has_colour) };
     list.print(
         "Buy an umbrella, then send the same request as often as you like:",
         &[&charge, "  -H 'Idempotency-Key: my-first-umbrella' -d 'amount=2500&currency=eur'"],
@@ -73,7 +73,7 @@ pub fn print_commands(
 }
 
 struct CommandList<'w, W> {
-    voice: Voice<'w, W>,
+    voice: StoryWriter<'w, W>,
 }
 
 impl<W: Write> CommandList<'_, W> {

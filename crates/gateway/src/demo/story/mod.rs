@@ -22,7 +22,7 @@ use cast::CAST;
 use semel::Engine;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use voice::Voice;
+use voice::StoryWriter;
 
 /// What the story needs: a payment service, a gateway in front of it, and the gateway's engine, which resolves the
 /// unknown outcomes.
@@ -57,7 +57,7 @@ pub struct Stage {
 /// part of the story and shows in the balance.
 pub async fn play(stage: Stage, out: &mut impl Write) -> io::Result<Balance> {
     let gateway = reachable(stage.gateway);
-    let mut voice = Voice::new(out, stage.pace, stage.has_colour);
+    let mut voice = StoryWriter::new(out, stage.pace, stage.has_colour);
     voice.say("")?;
     voice.title("Eight customers, one bad afternoon").await?;
     voice.say("A shop charges eight customers, once each. The network loses responses,")?;

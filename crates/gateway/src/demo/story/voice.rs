@@ -31,7 +31,7 @@ impl Pace {
 /// Indents every line below the acts' numbers.
 const MARGIN: &str = "   ";
 
-pub(super) struct Voice<'w, W> {
+pub(super) struct StoryWriter<'w, W> {
     out: &'w mut W,
     pace: Pace,
     has_colour: bool,
@@ -65,7 +65,7 @@ impl Tone {
     }
 }
 
-impl<'w, W: Write> Voice<'w, W> {
+impl<'w, W: Write> StoryWriter<'w, W> {
     pub(super) fn new(out: &'w mut W, pace: Pace, has_colour: bool) -> Self {
         Self { out, pace, has_colour, acts: 0 }
     }
@@ -217,7 +217,7 @@ mod tests {
     async fn colours_are_printed_only_on_request() {
         for has_colour in [false, true] {
             let mut out = Vec::new();
-            let mut voice = Voice::new(&mut out, Pace::BRISK, has_colour);
+            let mut voice = StoryWriter::new(&mut out, Pace::BRISK, has_colour);
             voice.act("heading").await.expect("memory");
             voice.point("text ", "last", Tone::Good).await.expect("memory");
             voice.say("").expect("memory");

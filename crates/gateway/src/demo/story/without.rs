@@ -4,14 +4,14 @@
 
 use super::cast::{ADA, BEN, CAST, CLEO, DAN, EVE, FAY, GUS, HAL};
 use super::notebook::Notebook;
-use super::voice::{Tone, Voice};
+use super::voice::{StoryWriter, Tone};
 use crate::demo::client::{Client, Reply};
 use crate::demo::payments::{Ledger, Trouble};
 use futures_util::future::join_all;
 use std::io::{self, Write};
 
 pub(super) async fn play<W: Write>(
-    voice: &mut Voice<'_, W>,
+    voice: &mut StoryWriter<'_, W>,
     ledger: &Ledger,
     clients: &[Client; CAST.len()],
 ) -> io::Result<()> {

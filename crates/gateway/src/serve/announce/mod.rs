@@ -15,7 +15,7 @@ use semel_text::wrap::wrapped;
 use std::fmt;
 use std::net::SocketAddr;
 use tracing::{error, info, warn};
-use warnings::{Warning, Weight, unverified, warnings};
+use warnings::{Warning, WarningLevel, unverified, warnings};
 
 /// The start-up text: as text for people, or as log lines for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +35,9 @@ impl Announcement {
         for Warning { weight, message, code, fix } in &self.warnings {
             let (severity, fix) = (weight.name(), fix.as_deref());
             match weight {
-                Weight::Danger => error!(severity, code, fix, "{message}"),
-                Weight::Warning | Weight::Unverified => warn!(severity, code, fix, "{message}"),
-                Weight::Note => info!(severity, code, fix, "{message}"),
+                WarningLevel::Danger => error!(severity, code, fix, "{message}"),
+                WarningLevel::Warning | WarningLevel::Unverified => warn!(severity, code, fix, "{message}"),
+                WarningLevel::Note => info!(severity, code, fix, "{message}"),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// How much a warning matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::serve) enum Weight {
+pub(in crate::serve) enum WarningLevel {
     /// A guarantee can be broken, or a secret read.
     Danger,
     /// The guarantee is weaker than it seems.
@@ -21,7 +21,7 @@ pub(in crate::serve) enum Weight {
     Note,
 }
 
-impl Weight {
+impl WarningLevel {
     /// The weight in one word.
     pub(in crate::serve) const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl Weight {
 /// A warning at start-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::serve) struct Warning {
-    pub(in crate::serve) weight: Weight,
+    pub(in crate::serve) weight: WarningLevel,
     pub(in crate::serve) message: String,
     /// A code to search the documentation for, such as a hazard's.
     pub(in crate::serve) code: Option<&'static str>,
@@ -44,7 +44,7 @@ pub(in crate::serve) struct Warning {
 }
 
 impl Warning {
-    fn new(weight: Weight, message: impl Into<String>) -> Self {
+    fn new(weight: WarningLevel, message: impl Into<String>) -> Self {
         Self { weight, message: message.into(), code: None, fix: None }
     }
 
@@ -56,9 +56,9 @@ impl Warning {
 impl From<&Hazard> for Warning {
     fn from(hazard: &Hazard) -> Self {
         let weight = match hazard.severity {
-            Severity::Danger => Weight::Danger,
-            Severity::Unverified => Weight::Unverified,
-            Severity::Notice => Weight::Note,
+            Severity::Danger => WarningLevel::Danger,
+            Severity::Unverified => WarningLevel::Unverified,
+            Severity::Notice => WarningLevel::Note,
         };
         let (message, fix) = (hazard.what.clone(), Some(hazard.fix.clone()));
         Self { weight, message, code: Some(hazard.code), fix }
@@ -83,7 +83,7 @@ const SWEEP: &str = "remove `every = \"0s\"` under [sweep] of at least one gatew
 
 pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> Vec<Warning> {
     let mut found = Vec::new();
-    let danger = |message: String| Warning::new(Weight::Danger, message);
+    let danger = |message: String| Warning::new(WarningLevel::Danger, message);
     if let Some(Admin { options, tls: None }) = &plan.admin
         && !options.address.ip().to_canonical().is_loopback()
     {
@@ -108,8 +108,10 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
         ));
     }
     if !plan.is_any_protected() {
-        found
-            .push(Warning::new(Weight::Warning, "nothing is protected; requests are forwarded as they come"));
+        found.push(Warning::new(
+            WarningLevel::Warning,
+            "nothing is protected; requests are forwarded as they come",
+        ));
         return found;
     }
     // Most stores report this by themselves, with a fix.
@@ -144,10 +146,10 @@ pub(super) fn warnings(plan: &Plan, store: Capabilities, hazards: &[Hazard]) -> 
             "an attempt may take {longest}, and a stopping gateway waits only {drain}: the outcome of slower ones is then unknown \
              (--drain)"
         );
-        found.push(Warning::new(Weight::Note, message));
+        found.push(Warning::new(WarningLevel::Note, message));
     }
     if let Some(message) = plan.store.unswept(plan.storage.settings.sweep.every) {
-        let warning = Warning::new(Weight::Warning, message).fixed_by(SWEEP);
+        let warning = Warning::new(WarningLevel::Warning, message).fixed_by(SWEEP);
         found.push(Warning { code: Some("sweeper-off"), ..warning });
     }
     found.extend(hazards.iter().map(Warning::from));
@@ -159,9 +161,12 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
     let mut found = Vec::new();
     if plan.identity.is_anonymous() {
         let message = "all callers share their keys: anybody who knows a key gets its outcome";
-        found.push(Warning::new(Weight::Warning, message));
+        found.push(Warning::new(WarningLevel::Warning, message));
     } else if plan.identity.sources.is_empty() {
-        found.push(Warning::new(Weight::Note, "requests without Authorization share one anonymous scope"));
+        found.push(Warning::new(
+            WarningLevel::Note,
+            "requests without Authorization share one anonymous scope",
+        ));
     }
     for operation in &plan.operations {
         let Some(identity) = operation.identity.as_ref().filter(|identity| identity.is_open()) else {
@@ -176,7 +181,7 @@ fn open_scopes(plan: &Plan) -> Vec<Warning> {
                     who knows such a key gets its outcome"
             )
         };
-        found.push(Warning::new(Weight::Note, message));
+        found.push(Warning::new(WarningLevel::Note, message));
     }
     found
 }

@@ -3,7 +3,7 @@
 use super::check::{check_idle, check_open};
 use crate::caller_tx::{self, Open};
 use crate::error::Error;
-use semel::local::{Entered, Waiting};
+use semel::local::{EnterResult, Waiting};
 use semel::{Engine, Intent, RecordedOutcome, Refusal};
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction};
 
@@ -37,8 +37,8 @@ pub async fn begin<'c>(
 ) -> Result<Begun<'c>, Error> {
     check_idle(engine, connection).await?;
     let command = match engine.enter_local(intent, Waiting::Never).await? {
-        Entered::Answered(answer) => return Ok(Begun::Answered(answer.into_outcome())),
-        Entered::Owned(command) => command,
+        EnterResult::Answered(answer) => return Ok(Begun::Answered(answer.into_outcome())),
+        EnterResult::Owned(command) => command,
     };
     let transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(Error::Database)?;
     match Box::pin(caller_tx::look_and_join((), Open::new(transaction), command)).await? {

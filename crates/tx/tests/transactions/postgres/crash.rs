@@ -7,7 +7,7 @@ use crate::process::{Process, acknowledge, distinct, rounds};
 use semel::core::classify::Ending;
 use semel::core::outcome::Outcome;
 use semel::{Attempt, Class, Engine, RequestOutcome, WorkResult};
-use semel_testkit::proxy::{FaultProxy, Odds, Protocol, Seeded};
+use semel_testkit::proxy::{FaultProxy, FaultRates, Protocol, Seeded};
 use semel_tx::LocalEnding;
 use semel_tx::postgres::{Database, Joined, finish_in, join, transact};
 use sqlx::AssertSqlSafe;
@@ -31,12 +31,12 @@ async fn killed_nodes_leave_each_command_once_and_complete() {
     let seed = std::env::var("SEMEL_TX_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(17);
     let world = World::new().await;
     let server = address_in(&url());
-    let odds = Odds {
+    let odds = FaultRates {
         delay: 30,
         cut_before: 8,
         cut_after: 8,
         delay_max: Duration::from_millis(40),
-        ..Odds::default()
+        ..FaultRates::default()
     };
     let plan = Seeded::new(seed, odds);
     let proxy = FaultProxy::start(server, Protocol::Postgres, plan).await.expect("a port");

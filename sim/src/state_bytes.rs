@@ -9,9 +9,9 @@ use semel_core::record::{Doubt, Proof, Record, State};
 use semel_core::time::Time;
 
 /// Writes states as bytes that are equal exactly when the states are.
-pub(crate) struct Ink(pub(crate) Vec<u8>);
+pub(crate) struct StateBytes(pub(crate) Vec<u8>);
 
-impl Ink {
+impl StateBytes {
     fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }

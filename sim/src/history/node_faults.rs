@@ -1,11 +1,11 @@
 //! Faults of nodes, the store and its clock at random times, and operators who clean up.
 
 use super::audit::Audit;
-use super::executor::Home;
+use super::executor::TaskOwner;
 use super::exercised::Exercised;
 use super::host;
 use super::network;
-use super::plan::Misfortune;
+use super::plan::PlannedFault;
 use super::provider;
 use super::ring;
 use super::world::{self, World};
@@ -22,27 +22,27 @@ pub(crate) async fn cause_faults(world: Arc<World>) {
     loop {
         let pause = world.span(500, 12_000);
         world.sleep(pause).await;
-        if world.is_healed() || world.plan.misfortunes.is_empty() {
+        if world.is_healed() || world.plan.planned_faults.is_empty() {
             return;
         }
-        let (misfortune, node) = {
+        let (fault, node) = {
             let mut chance = world.chance();
-            let misfortunes = &world.plan.misfortunes;
-            (misfortunes[chance.index(misfortunes.len())], chance.index(world.plan.nodes))
+            let planned_faults = &world.plan.planned_faults;
+            (planned_faults[chance.index(planned_faults.len())], chance.index(world.plan.nodes))
         };
-        match misfortune {
-            Misfortune::Crash => world.crash(node, "power"),
-            Misfortune::Pause => world.pause(node),
-            Misfortune::Shutdown => shut_down(&world, node),
-            Misfortune::Outage => {
+        match fault {
+            PlannedFault::Crash => world.crash(node, "power"),
+            PlannedFault::Pause => world.pause(node),
+            PlannedFault::Shutdown => shut_down(&world, node),
+            PlannedFault::Outage => {
                 let span = world.span(200, 6_000);
                 world.begin_outage(span);
             }
-            Misfortune::ClockJump => world.turn_clock(),
+            PlannedFault::ClockJump => world.turn_clock(),
             // Before any node has written its mark, no node could know.
-            Misfortune::WrongClock if network::mark(&world).is_some() => world.put_clock_wrong(),
-            Misfortune::WrongClock => {}
-            Misfortune::Damage => damage(&world),
+            PlannedFault::WrongClock if network::mark(&world).is_some() => world.put_clock_wrong(),
+            PlannedFault::WrongClock => {}
+            PlannedFault::Damage => damage(&world),
         }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn shut_down(world: &Arc<World>, node: usize) {
     world.hosts()[node].engine = None;
     let patience = world.span(0, 1_500);
     let closing = Arc::clone(world);
-    world.spawn(Home::Node(node), async move {
+    world.spawn(TaskOwner::Node(node), async move {
         let report = engine.shutdown(patience).await;
         drop(engine);
         for _ in 0..report.cut_off {
@@ -65,7 +65,7 @@ pub(crate) fn shut_down(world: &Arc<World>, node: usize) {
         closing.note(None, format!("node {node} reports {report:?}"));
         closing.take_down(node);
         let restarting = Arc::clone(&closing);
-        closing.spawn(Home::Outside, async move {
+        closing.spawn(TaskOwner::Outside, async move {
             restarting.sleep(super::plan::millis(500)).await;
             host::boot(&restarting, node);
         });
