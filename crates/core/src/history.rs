@@ -3,7 +3,7 @@
 //! A bounded list for operators who have to resolve a record. No decision depends on it: a record without history
 //! behaves the same.
 
-use crate::record::StateName;
+use crate::state_name::StateName;
 use crate::time::Time;
 
 /// The longest name of a worker or operator that is stored; longer text is truncated.

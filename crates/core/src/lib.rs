@@ -104,6 +104,7 @@
 
 pub mod classify;
 pub mod codec;
+mod encoding;
 pub mod fingerprint;
 pub mod history;
 pub mod id;
@@ -114,5 +115,7 @@ pub mod outcome;
 pub mod policy;
 pub mod record;
 pub mod scope;
+mod state_name;
 pub mod store;
 pub mod time;
+mod varint;

@@ -29,8 +29,6 @@ mod record;
 mod state;
 mod write;
 
-pub(crate) use write::varint;
-
 #[cfg(test)]
 mod tests;
 

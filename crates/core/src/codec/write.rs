@@ -1,16 +1,7 @@
 //! Writing numbers, times, texts and byte strings.
 
 use crate::time::Time;
-
-/// LEB128: seven bits per byte, lowest first, the high bit set on all bytes except the last.
-#[expect(clippy::cast_possible_truncation, reason = "only the low seven bits are kept")]
-pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value > 0x7f {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
+pub(super) use crate::varint::varint;
 
 /// A length or count. (No platform has lengths beyond 64 bits.)
 pub(super) fn length(out: &mut Vec<u8>, length: usize) {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use uuid::Builder;
 
 use super::{Error as KeyError, Key, Kind, Rules};
-use crate::scope::encoding::Sink;
+use crate::encoding::Sink;
 use crate::time::Time;
 
 /// A random key: a UUID of version 4.

@@ -19,8 +19,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::encoding::Sink;
 use crate::fingerprint::Fingerprint;
-use crate::scope::encoding::Sink;
 
 /// An idempotency key, valid by construction.
 ///

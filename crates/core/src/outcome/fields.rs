@@ -3,6 +3,7 @@
 //! A list of names and values in one block of bytes, in the codec's layout, so that reading a record makes one
 //! reference instead of two per header. Case, order and repetition are kept.
 
+use crate::varint::varint;
 use bytes::Bytes;
 use std::fmt;
 
@@ -87,7 +88,7 @@ impl fmt::Debug for Fields {
 }
 
 fn pack(packed: &mut Vec<u8>, part: &[u8]) {
-    crate::codec::varint(packed, part.len() as u64);
+    varint(packed, part.len() as u64);
     packed.extend_from_slice(part);
 }
 

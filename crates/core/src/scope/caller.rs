@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::encoding::Sink;
+use crate::encoding::Sink;
 
 /// The caller of a request.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use uuid::Builder;
 
-use super::encoding::Sink;
+use crate::encoding::Sink;
 use crate::id::{CommandId, OperationId, ResourceId};
 
 impl OperationId {

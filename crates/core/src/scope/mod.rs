@@ -7,10 +7,11 @@
 
 mod caller;
 mod derived;
-pub(crate) mod encoding;
 mod normal;
 mod operation;
 mod secret;
+#[cfg(test)]
+mod tests;
 
 pub use caller::{Caller, Identity, Lifetime, Source};
 pub use derived::{EventId, NameError};
@@ -20,7 +21,7 @@ pub use secret::{Secret, SecretTooShort};
 
 use std::fmt;
 
-use encoding::Sink;
+use crate::encoding::Sink;
 
 /// Who is asking for what. The same key in two scopes names two unrelated commands.
 ///

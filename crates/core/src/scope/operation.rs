@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::encoding::Sink;
+use crate::encoding::Sink;
 
 /// The operation that a key applies to.
 ///

@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::Scope;
-use super::encoding::Sink;
+use crate::encoding::Sink;
 use crate::id::{CallerHash, CommandId, KeyHash, SecretId};
 use crate::key::Key;
 
