@@ -2,7 +2,8 @@
 
 use crate::address::Address;
 use crate::resp::{self, Value};
-use crate::servers::{Effect, Servers, slot_of};
+use crate::servers::{Effect, Servers};
+use crate::slot::slot_of;
 use semel_core::store::{Error, Kind};
 use std::sync::Arc;
 use std::time::Duration;

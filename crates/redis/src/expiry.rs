@@ -5,14 +5,15 @@
 //! runs again. So a task walks through all lists of records, slowly, until a pass has found no expiry; then
 //! daily, and as soon as more keys of the server have one.
 
+use crate::fault::unexpected;
 use crate::layout::ListPosition;
 use crate::link::Link;
-use crate::masters;
-use crate::resp::{self, Value};
+use crate::resp::{self, Value, text};
 use crate::scan::Walk;
 use crate::scripts;
+use crate::server_info;
 use crate::servers::Effect;
-use crate::shared::{Shared, text, unexpected};
+use crate::shared::Shared;
 use semel_core::record::StateName;
 use semel_core::store::{Error, Hazard, Kind, Severity};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -251,12 +252,12 @@ async fn expiring_keys_of(link: &Link, database: u32) -> Option<u64> {
     if matches!(answer, Value::Error(_)) {
         return None;
     }
-    expiring_in(&masters::facts(&text(&answer)), database)
+    expiring_in(&server_info::info_fields(&text(&answer)), database)
 }
 
 /// `db0:keys=7,expires=2,avg_ttl=0`. A database without keys is not listed.
-fn expiring_in(facts: &masters::InfoFields, database: u32) -> Option<u64> {
-    let Some(line) = facts.get(&format!("db{database}")) else { return Some(0) };
+fn expiring_in(fields: &server_info::InfoFields, database: u32) -> Option<u64> {
+    let Some(line) = fields.get(&format!("db{database}")) else { return Some(0) };
     line.split(',').find_map(|pair| pair.strip_prefix("expires="))?.parse().ok()
 }
 

@@ -1,6 +1,7 @@
 //! Classifies errors of the server and the connection by what they prove about the write.
 
 use crate::address::Host;
+use crate::resp::{Value, text};
 use crate::scripts::Script;
 use semel_core::store::{Error, Kind};
 
@@ -153,6 +154,18 @@ fn advice(code: &str) -> &'static str {
         "READONLY" => "; this server is a replica",
         _ => "",
     }
+}
+
+/// A foreign value under a key, or an unexpected answer. The scripts check this before they change anything.
+pub(crate) fn unexpected(answer: &Value) -> Error {
+    let fault = match answer.array() {
+        [status, key] if status.text() == Some("type") => Fault::new(
+            Kind::Unfit,
+            format!("the key {} holds something that Semel did not write; nothing was changed", text(key)),
+        ),
+        _ => Fault::new(Kind::Ambiguous, "the server's answer is not one to what it was asked"),
+    };
+    fault.error("asking Redis")
 }
 
 #[cfg(test)]

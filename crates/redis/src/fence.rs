@@ -7,10 +7,9 @@
 use crate::address::Host;
 use crate::connection::{Connection, Failure};
 use crate::fault::ServerRefusal;
-use crate::masters::{self, Rivals};
-use crate::resp::Value;
+use crate::resp::{Value, text};
 use crate::scripts;
-use crate::shared::text;
+use crate::server_info::{self, Rivals};
 use semel_core::store::{Error, Kind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,7 +46,7 @@ impl Fence {
     pub(crate) async fn admit(&self, host: &Host, connection: &Connection) -> Result<(), Error> {
         let lost =
             |failure: Failure| Error::new(Kind::Unavailable, CHANGING).because(format!("{host}: {failure}"));
-        let Some(run_id) = masters::run_id(connection).await.map_err(lost)? else { return Ok(()) };
+        let Some(run_id) = server_info::run_id(connection).await.map_err(lost)? else { return Ok(()) };
         let mut known = self.known.lock().await;
         let is_first = known.run_id.is_none();
         if !is_first && known.run_id.as_ref() != Some(&run_id) {

@@ -4,10 +4,11 @@ use crate::address::TTL_IGNORED;
 use crate::expiry::Expiries;
 use crate::identity;
 use crate::link::Link;
-use crate::masters::{self, InfoFields, facts};
-use crate::resp::{self, Value};
+use crate::masters;
+use crate::resp::{self, Value, text};
+use crate::server_info::{self, InfoFields, info_fields};
 use crate::servers::Effect;
-use crate::shared::{Shared, text};
+use crate::shared::Shared;
 use semel_core::store::{Error, Hazard, Kind, Severity};
 
 /// The settings that are checked.
@@ -129,17 +130,17 @@ async fn read_settings(link: &Link) -> Result<ServerSettings, Error> {
     if let Value::Error(error) = &replication {
         seen.hidden = Some(error.clone());
     }
-    seen.replication = facts(&text(&replication));
+    seen.replication = info_fields(&text(&replication));
     Ok(seen)
 }
 
 /// Hazards of several servers in one URL.
-fn of_several(seen: &[masters::ServerInfo]) -> Option<Hazard> {
-    if let Some(cause) = masters::rivals(seen) {
+fn of_several(seen: &[server_info::ServerInfo]) -> Option<Hazard> {
+    if let Some(cause) = server_info::rivals(seen) {
         let fix = "stop the gateways; make one server the replica of the other, or name only one in the store's URL";
         return Some(danger("redis-two-masters", cause.to_string(), fix));
     }
-    masters::unrelated_replica(seen).map(|unrelated_replica| {
+    server_info::unrelated_replica(seen).map(|unrelated_replica| {
         let what = format!(
             "{} is a replica, and of none of the other servers in the store's URL: if it took over, all records would be gone and every \
              command would run again",

@@ -6,13 +6,13 @@
 //! means that the records beside it are gone too.
 
 use crate::address::BUCKETS;
-use crate::fault::Fault;
+use crate::fault::{Fault, unexpected};
 use crate::layout::Layout;
 use crate::random;
-use crate::resp::{self, Value};
+use crate::resp::{self, Value, text};
 use crate::scripts::{self, Script};
 use crate::servers::{Effect, Servers};
-use crate::shared::{FORMAT, OPENING, Shared, text, unexpected};
+use crate::shared::{FORMAT, OPENING, Shared};
 use futures_util::future::try_join_all;
 use semel_core::store::{Error, Kind};
 use std::time::Duration;

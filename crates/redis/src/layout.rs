@@ -15,7 +15,7 @@
 
 use crate::address::{BUCKETS, checked_prefix};
 use crate::scripts::sha1_hex;
-use crate::servers::slot_of;
+use crate::slot::slot_of;
 use bytes::Bytes;
 use semel_core::codec;
 use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};

@@ -4,7 +4,7 @@ use crate::address::{Address, Host};
 use crate::connection::{Connection, Failure, Greeting};
 use crate::fault::Fault;
 use crate::fence::Fence;
-use crate::masters;
+use crate::server_info;
 use semel_core::store::{Error, Kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,10 +156,10 @@ impl Link {
             let lost = |failure: Failure| {
                 Error::new(Kind::Unavailable, CONNECTING).because(format!("{host}: {failure}"))
             };
-            seen.push(masters::server_info(host, connection).await.map_err(lost)?);
+            seen.push(server_info::read_info(host, connection).await.map_err(lost)?);
         }
         let refused = |cause| Err(Error::new(Kind::Unfit, CONNECTING).because(cause));
-        masters::rivals(&seen).map_or(Ok(()), refused)
+        server_info::rivals(&seen).map_or(Ok(()), refused)
     }
 
     fn objection(&self, host: &Host, greeting: &Greeting) -> Option<Error> {

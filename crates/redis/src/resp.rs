@@ -47,6 +47,11 @@ impl Value {
     }
 }
 
+/// A text for people; empty if the reply is none.
+pub(crate) fn text(value: &Value) -> String {
+    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+}
+
 /// Appends a command with its arguments.
 pub(crate) fn encode(out: &mut Vec<u8>, arguments: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());

@@ -2,10 +2,11 @@
 //! before anything is written.
 
 use crate::address::Address;
-use crate::resp::{self, Value};
+use crate::fault::unexpected;
+use crate::layout::Layout;
+use crate::resp::{self, Value, text};
 use crate::scripts;
 use crate::servers::{Effect, Servers};
-use crate::shared::{Shared, text};
 use semel_core::store::{Error, Kind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +17,13 @@ const CONFIRMING: &str = "trying out how Redis confirms writes";
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Runs every command of the scripts on separate keys. Otherwise, a missing right could interrupt a write.
-pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
-    let (slot, key) = shared.layout.of_store("probe");
+pub(crate) async fn check(layout: &Layout, servers: &Servers) -> Result<(), Error> {
+    let (slot, key) = layout.of_store("probe");
     let keys: Vec<Vec<u8>> =
         ["1", "2", "3"].iter().map(|number| [&key[..], number.as_bytes()].concat()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     // It leaves nothing behind, whatever its answer.
-    let asked = shared.writes.run(slot, &scripts::PROBE, Effect::Reads, &keys, &[]).await;
+    let asked = servers.run(slot, &scripts::PROBE, Effect::Reads, &keys, &[]).await;
     let answer = asked.map_err(|fault| fault.error(TRYING))?;
     match answer.array() {
         [status] if status.text() == Some("may") => Ok(()),
@@ -35,7 +36,7 @@ pub(crate) async fn check(shared: &Shared) -> Result<(), Error> {
             );
             Err(Error::new(Kind::Unfit, TRYING).because(cause))
         }
-        _ => Err(crate::shared::unexpected(&answer)),
+        _ => Err(unexpected(&answer)),
     }
 }
 

@@ -3,11 +3,12 @@
 //! Every list of a bucket is sorted. A page reads a few entries of each list, up to the last position that is
 //! known for all of them.
 
+use crate::fault::unexpected;
 use crate::layout::{Head, ListPosition, MARKER, caller};
-use crate::resp::Value;
+use crate::resp::{Value, text};
 use crate::scripts;
 use crate::servers::Effect;
-use crate::shared::{READING, Shared, text, unexpected};
+use crate::shared::{READING, Shared};
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use semel_core::id::{CallerHash, OperationId};

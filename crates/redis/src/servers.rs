@@ -18,7 +18,6 @@ use std::time::Duration;
 const ROUTES_MAX: u32 = 12;
 /// The pause between two tries while a cluster is not stable.
 const PAUSE: Duration = Duration::from_millis(100);
-const SLOTS: u16 = 16_384;
 
 /// What a command can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,26 +235,4 @@ async fn is_cluster(address: &Arc<Address>) -> Result<bool, Error> {
     let any = Arc::new((**address).clone().for_reading());
     let link = Link::new(&any, address.hosts.clone(), false);
     Ok(link.connection().await?.greeting.mode == "cluster")
-}
-
-/// The slot of a key's hash tag.
-pub(crate) fn slot_of(tag: &str) -> u16 {
-    let mut crc: u16 = 0;
-    for byte in tag.bytes() {
-        crc ^= u16::from(byte) << 8;
-        for _ in 0..8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-        }
-    }
-    crc % SLOTS
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_match_those_of_the_servers() {
-        assert_eq!([slot_of("123456789"), slot_of("foo"), slot_of("")], [12_739, 12_182, 0]);
-    }
 }

@@ -1,10 +1,10 @@
 //! The state that all operations share: the servers, the names of keys, the clock.
 
 use crate::address::Address;
-use crate::fault::Fault;
+use crate::fault::unexpected;
 use crate::fence::Fence;
 use crate::layout::{self, Head, Layout, MARKER_NAME};
-use crate::resp::Value;
+use crate::resp::{Value, text};
 use crate::rights;
 use crate::scripts;
 use crate::servers::{Effect, Servers};
@@ -113,7 +113,7 @@ impl Shared {
             clock,
         };
         if !shared.address.any_server {
-            rights::check(&shared).await?;
+            rights::check(&shared.layout, &shared.writes).await?;
         }
         Ok(shared)
     }
@@ -326,20 +326,4 @@ pub(crate) fn reading(now: Time, id: CommandId, stored: Option<Stored>) -> Readi
         if stored.id == id { codec::decode(&stored.entry) } else { Err(OTHER_COMMAND) }
     };
     Reading { now, entry: stored.map(decoded) }
-}
-
-pub(crate) fn text(value: &Value) -> String {
-    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
-}
-
-/// A foreign value under a key, or an unexpected answer. The scripts check this before they change anything.
-pub(crate) fn unexpected(answer: &Value) -> Error {
-    let fault = match answer.array() {
-        [status, key] if status.text() == Some("type") => Fault::new(
-            Kind::Unfit,
-            format!("the key {} holds something that Semel did not write; nothing was changed", text(key)),
-        ),
-        _ => Fault::new(Kind::Ambiguous, "the server's answer is not one to what it was asked"),
-    };
-    fault.error("asking Redis")
 }

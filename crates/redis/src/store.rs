@@ -5,6 +5,7 @@ use crate::expiry::{self, Expiries};
 use crate::hazards;
 use crate::masters;
 use crate::resp;
+use crate::server_info;
 use crate::servers::Effect;
 use crate::shared::Shared;
 use crate::waiters::{self, Waiters};
@@ -119,7 +120,7 @@ async fn usage(shared: &Shared) -> Result<StoreSize, Error> {
     for link in shared.writes.all() {
         let lost = |failure| Error::new(Kind::Unavailable, "looking at Redis").because(failure);
         let connection = link.connection().await?;
-        let Some(bytes) = masters::used_memory(&connection).await.map_err(lost)? else {
+        let Some(bytes) = server_info::used_memory(&connection).await.map_err(lost)? else {
             return Ok(StoreSize::default());
         };
         sum = sum.saturating_add(bytes);

@@ -1,10 +1,11 @@
 //! Conditional writes.
 
+use crate::fault::unexpected;
 use crate::layout::{self, MARKER};
 use crate::resp::Value;
 use crate::scripts;
 use crate::servers::Effect;
-use crate::shared::{Shared, Stored, reading, unexpected};
+use crate::shared::{Shared, Stored, reading};
 use semel_core::id::{CommandId, OperationId};
 use semel_core::record::{Record, StateName};
 use semel_core::store::{Change, Error, Kind, Reading, Written};
