@@ -5,10 +5,11 @@
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::invariant::{Violation, is_settled};
+use crate::invariant::{Violation, is_settled, promises_hold};
+use crate::model::Model;
 use crate::protocol::Protocol;
 use crate::state_bytes::StateBytes;
-use crate::step::{Taken, initial, promises_hold, successors};
+use crate::step::{Taken, initial, successors};
 use crate::world::World;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -69,8 +70,8 @@ fn identify(world: &World, state_bytes: &mut StateBytes) -> (u64, u64) {
 
 /// Explores every state that `config` reaches with the real machine (or one with a bug), up to the first violation.
 pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
-    let protocol = Protocol { bug };
     let policies = config.policies();
+    let model = Model { config, protocol: Protocol { bug }, policies: &policies };
     let mut seen: HashMap<(u64, u64), u32, BuildHasherDefault<Identity>> = HashMap::default();
     // For each state: its predecessor, and which of the successors there it is.
     let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
@@ -85,11 +86,11 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
     while !level.is_empty() {
         let mut next_level = Vec::new();
         for (index, world) in &level {
-            let steps = successors(world, config, protocol, &policies);
+            let steps = successors(world, model);
             for (ordinal, (step, outcome)) in steps.into_iter().enumerate() {
                 let ordinal = u16::try_from(ordinal).unwrap_or(u16::MAX);
                 let broken = |violation, world: &World| {
-                    let mut trace = retrace(&origins, *index, config, protocol);
+                    let mut trace = retrace(&origins, *index, model);
                     trace.0.push((step, world.clone()));
                     Some((violation, trace))
                 };
@@ -105,7 +106,7 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
                 arrows.push((target, *index));
                 if target == fresh {
                     // The checks of a state do not depend on the path to it.
-                    if let Err(violation) = promises_hold(&next, config, protocol, &policies) {
+                    if let Err(violation) = promises_hold(&next, &model) {
                         let violation = broken(violation, &next);
                         return Report { states: seen.len(), transitions: arrows.len(), depth, violation };
                     }
@@ -118,8 +119,8 @@ pub fn explore(config: &Config, bug: Option<Bug>) -> Report {
         level = next_level;
         depth += usize::from(!level.is_empty());
     }
-    let violation = wedged(&mut arrows, &settled)
-        .map(|index| (Violation::Wedged, retrace(&origins, index, config, protocol)));
+    let violation =
+        wedged(&mut arrows, &settled).map(|index| (Violation::Wedged, retrace(&origins, index, model)));
     Report { states: seen.len(), transitions: arrows.len(), depth, violation }
 }
 
@@ -140,18 +141,17 @@ fn wedged(arrows: &mut [(u32, u32)], settled: &[bool]) -> Option<u32> {
     (0..).zip(&leads_on).find(|(_, leads_on)| !**leads_on).map(|(index, _)| index)
 }
 
-fn retrace(origins: &[(u32, u16)], mut index: u32, config: &Config, protocol: Protocol) -> Trace {
+fn retrace(origins: &[(u32, u16)], mut index: u32, model: Model<'_>) -> Trace {
     let mut ordinals = Vec::new();
     while index != 0 {
         let (origin, ordinal) = origins[index as usize];
         ordinals.push(ordinal);
         index = origin;
     }
-    let policies = config.policies();
-    let mut world = initial(config);
+    let mut world = initial(model.config);
     let mut way = Vec::new();
     for ordinal in ordinals.into_iter().rev() {
-        let (step, next) = successors(&world, config, protocol, &policies).swap_remove(usize::from(ordinal));
+        let (step, next) = successors(&world, model).swap_remove(usize::from(ordinal));
         let Ok(next) = next else { break };
         way.push((step, next.clone()));
         world = next;

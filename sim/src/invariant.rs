@@ -2,7 +2,7 @@
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::step::{Content, Context, stamp, time};
+use crate::model::{Content, Model, stamp, time};
 use crate::world::{Cell, World, effect_of};
 use semel_core::machine::{self, Begin, Decision, Found, NewAttempt, Reply};
 use semel_core::policy::Class;
@@ -40,7 +40,7 @@ pub enum Violation {
     SentAfterGivenUp,
     /// A transition that the record's state forbids is refused.
     ForbiddenMoveAccepted,
-    /// Class `local`: a transaction that a client was decision was rolled back does not commit.
+    /// Class `local`: a transaction that was reported as rolled back does not commit.
     RolledBackCommitted,
     /// Some step always leads to a settled state.
     Wedged,
@@ -76,8 +76,15 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Whether every promise holds that is visible in one state.
+pub(crate) fn promises_hold(world: &World, model: &Model<'_>) -> Result<(), Violation> {
+    check(world, model.config)?;
+    other_payload_is_refused(world, model)?;
+    request_succeeds(world, model)
+}
+
 /// Checks everything that is visible in one state.
-pub(crate) fn check(world: &World, config: &Config) -> Result<(), Violation> {
+fn check(world: &World, config: &Config) -> Result<(), Violation> {
     if config.promises_only_fencing() {
         return Ok(());
     }
@@ -144,20 +151,20 @@ fn outcome_is_true(cell: usize, record: &Record, world: &World) -> Result<(), Vi
 }
 
 /// Another payload under the same key is only ever refused while a record of the first binds the key.
-pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> Result<(), Violation> {
+fn other_payload_is_refused(world: &World, model: &Model<'_>) -> Result<(), Violation> {
     let Some(bound) = world.observer.bound else { return Ok(()) };
-    if context.config.payloads < 2 || world.observer.released {
+    if model.config.payloads < 2 || world.observer.released {
         return Ok(());
     }
     let other = Content(1 - bound);
     let new_attempt = NewAttempt { token: Token::from_random(0), begin: Begin::Processing };
     for record in world.cells.iter().filter_map(Cell::record) {
-        for now in world.now..=world.now + context.config.skew {
+        for now in world.now..=world.now + model.config.skew {
             if record.gone_at().is_some_and(|gone_at| time(now) >= gone_at) {
                 continue;
             }
             let found = Found::Record(record);
-            match context.protocol.decide(found, &context.command(&other), new_attempt, stamp(now)) {
+            match model.protocol.decide(found, &model.command(&other), new_attempt, stamp(now)) {
                 Decision::Answer(Reply::Mismatch | Reply::Expired) => {}
                 _ => return Err(Violation::OtherPayloadAnswered),
             }
@@ -167,16 +174,16 @@ pub(crate) fn other_payload_is_refused(world: &World, context: &Context<'_>) -> 
 }
 
 /// The same payload again: its answer follows from the visible record.
-pub(crate) fn request_succeeds(world: &World, context: &Context<'_>) -> Result<(), Violation> {
+fn request_succeeds(world: &World, model: &Model<'_>) -> Result<(), Violation> {
     // These bugs answer wrongly at once; their traces should continue to the consequence.
     let wrong = [Bug::TakeOverOfExternalProcessing, Bug::LeaseDeadWithoutSkew];
     // A record dated by a wrong clock cannot be judged by its dates alone.
-    if context.config.dates_may_be_wrong() || wrong.into_iter().any(|bug| context.protocol.has(bug)) {
+    if model.config.dates_may_be_wrong() || wrong.into_iter().any(|bug| model.protocol.has(bug)) {
         return Ok(());
     }
     for record in world.cells.iter().filter_map(Cell::record) {
-        for now in world.now..=world.now + context.config.skew {
-            if !is_rightly_answered(record, now, context) {
+        for now in world.now..=world.now + model.config.skew {
+            if !is_rightly_answered(record, now, model) {
                 return Err(Violation::WronglyAnswered);
             }
         }
@@ -184,15 +191,15 @@ pub(crate) fn request_succeeds(world: &World, context: &Context<'_>) -> Result<(
     Ok(())
 }
 
-fn is_rightly_answered(record: &Record, clock: u16, context: &Context<'_>) -> bool {
+fn is_rightly_answered(record: &Record, clock: u16, model: &Model<'_>) -> bool {
     let (now, skew) = (time(clock), record.policy().skew);
     let new_attempt = NewAttempt { token: Token::from_random(0), begin: Begin::Processing };
     let payload = Content::of(record);
     let found = Found::Record(record);
-    let decision = context.protocol.decide(found, &context.command(&payload), new_attempt, stamp(clock));
-    let waiter = machine::attend(found, &context.command(&payload), now);
-    let local = context.config.class == Class::Local;
-    let external = context.config.class == Class::External;
+    let decision = model.protocol.decide(found, &model.command(&payload), new_attempt, stamp(clock));
+    let waiter = machine::attend(found, &model.command(&payload), now);
+    let local = model.config.class == Class::Local;
+    let external = model.config.class == Class::External;
     match (record.state(), &decision) {
         (
             State::Succeeded { expires_at, outcome } | State::FailedReplayable { expires_at, outcome },
@@ -227,7 +234,7 @@ fn runs(decision: &Decision<'_>) -> bool {
 }
 
 /// A worker that may send still owns the attempt: nobody takes over a live lease, whatever their clock shows.
-pub(crate) fn attempt_is_owned(world: &World, worker: usize, context: &Context<'_>) -> Result<(), Violation> {
+pub(crate) fn attempt_is_owned(world: &World, worker: usize, model: &Model<'_>) -> Result<(), Violation> {
     // With these bugs a worker sends without owning the attempt; their traces should continue to the consequence.
     let unowned = [
         Bug::FailOpenOnLostClaim,
@@ -235,8 +242,8 @@ pub(crate) fn attempt_is_owned(world: &World, worker: usize, context: &Context<'
         Bug::EffectBeforeStart,
         Bug::TokenIsTheWorker,
     ];
-    let is_expected = unowned.into_iter().any(|bug| context.protocol.has(bug));
-    let config = context.config;
+    let is_expected = unowned.into_iter().any(|bug| model.protocol.has(bug));
+    let config = model.config;
     if is_expected || config.failovers > 0 || !config.assume.clock_is_not_set_back {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 //! *when* something happens, and the production code decides what it means. Each seeded bug is that code with one
 //! answer falsified.
 //!
-//! Start with `world` (one state), `step` (everything that can happen in it), [`invariant`] (what must hold),
+//! Start with `world` (one state), `model` (what it is judged by), `step` (everything that can happen in it), [`invariant`] (what must hold),
 //! [`explore`](mod@explore) (the search), [`catalogue`] (the configurations) and [`showcase`] (what must be found).
 
 pub mod bug;
@@ -16,6 +16,7 @@ pub mod describe;
 pub mod explore;
 pub mod history;
 pub mod invariant;
+mod model;
 mod protocol;
 pub mod showcase;
 mod state_bytes;

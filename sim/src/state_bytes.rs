@@ -1,6 +1,6 @@
 //! Encodes a state of the world as bytes, which identify it.
 
-use crate::step::selection_number;
+use crate::model::selection_number;
 use crate::world::{
     Budget, Cell, Clock, Flight, Held, Message, Observer, Phase, Worker, World, effect_of, small,
 };

@@ -256,6 +256,13 @@ impl World {
     pub(crate) fn shown(&self) -> u16 {
         self.now + self.clock.offset
     }
+
+    /// The retention period that an attempt belongs to.
+    pub(crate) fn period_of(&self, token: Token) -> u8 {
+        let token = small(token);
+        let known = self.observer.periods.iter().rev().find(|(known, _)| *known == token);
+        known.map_or(self.observer.period, |(_, period)| *period)
+    }
 }
 
 impl Observer {

@@ -1,7 +1,8 @@
 //! Sweeper, reconciler, operator, and the change of the hashing secret.
 
 use super::store::apply;
-use super::{Context, Step, is_local, outcome, time};
+use super::{Context, Step, is_local};
+use crate::model::{outcome, time};
 use crate::world::{Cell, Chore, Message, Phase, Question, World};
 use semel_core::machine::{self, Due, Verdict};
 use semel_core::record::{Doubt, Record, State};
@@ -18,27 +19,28 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     if let Some(chore) = &world.chore {
         let mut next = world.clone();
         next.chore = None;
-        let result = apply(&mut next, chore.cell, &chore.message, context.protocol, context.config);
+        let result =
+            apply(&mut next, chore.cell, &chore.message, context.model.protocol, context.model.config);
         context.push(Step::SweeperWrites, result.map(|_| next));
     }
     if let Some(question) = &world.question {
         reconciler_writes(world, question, context);
     }
-    if context.config.rotation && !world.old_secret_dropped {
+    if context.model.config.rotation && !world.old_secret_dropped {
         old_secret_is_dropped(world, context);
     }
 }
 
 fn sweeper_looks(world: &World, cell: usize, record: &Arc<Record>, context: &mut Context<'_>) {
-    if !context.config.sweeper || world.chore.is_some() {
+    if !context.model.config.sweeper || world.chore.is_some() {
         return;
     }
     let (now, stamp) = (context.present(world), context.stamp(world));
-    let message = match context.protocol.due(record, now) {
-        Due::Lapsed => context.protocol.lapse(record, stamp).map(Arc::new).map(Message::Swap),
-        Due::Expire => context.protocol.expire(record, stamp).map(Arc::new).map(Message::Swap),
-        Due::Purge => context.protocol.purge(record, now).map(|_| Message::Remove(Arc::clone(record))),
-        Due::Extend => context.protocol.extend(record, stamp).map(Arc::new).map(Message::Swap),
+    let message = match context.model.protocol.due(record, now) {
+        Due::Lapsed => context.model.protocol.lapse(record, stamp).map(Arc::new).map(Message::Swap),
+        Due::Expire => context.model.protocol.expire(record, stamp).map(Arc::new).map(Message::Swap),
+        Due::Purge => context.model.protocol.purge(record, now).map(|_| Message::Remove(Arc::clone(record))),
+        Due::Extend => context.model.protocol.extend(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Redate => machine::redate(record, stamp).map(Arc::new).map(Message::Swap),
         Due::Probe | Due::Nothing => return,
     };
@@ -58,7 +60,7 @@ fn effect_seen(world: &World, cell: usize, record: &Record) -> Option<u8> {
 
 fn reconciler_asks(world: &World, cell: usize, record: &Arc<Record>, context: &mut Context<'_>) {
     let unknown = matches!(record.state(), State::Unknown { .. });
-    if !context.config.reconciler || !unknown || world.question.is_some() {
+    if !context.model.config.reconciler || !unknown || world.question.is_some() {
         return;
     }
     let found = effect_seen(world, cell, record);
@@ -69,11 +71,11 @@ fn reconciler_asks(world: &World, cell: usize, record: &Arc<Record>, context: &m
         next
     };
     context.push(Step::ReconcilerAsks(cell), Ok(ask(found)));
-    if !context.config.assume.verdicts_are_true {
+    if !context.model.config.assume.verdicts_are_true {
         let lie = if found.is_some() { None } else { Some(machine_token(record)) };
         context.push(Step::ReconcilerIsLiedTo(cell), Ok(ask(lie)));
     }
-    if context.config.provider.refuses_for_good && !world.refused && found.is_none() {
+    if context.model.config.provider.refuses_for_good && !world.refused && found.is_none() {
         let mut next = ask(None);
         next.refused = true;
         context.push(Step::ReconcilerHasItRefusedForGood(cell), Ok(next));
@@ -92,11 +94,12 @@ fn reconciler_writes(world: &World, question: &Question, context: &mut Context<'
     };
     let mut next = world.clone();
     next.question = None;
-    let result = match context.protocol.reconcile(&question.record, verdict, context.stamp(world)) {
+    let result = match context.model.protocol.reconcile(&question.record, verdict, context.stamp(world)) {
         Ok(write) => {
             context.note_date(&mut next, &write.next);
             let message = Message::Swap(Arc::new(write));
-            apply(&mut next, question.cell, &message, context.protocol, context.config).map(|_| next)
+            apply(&mut next, question.cell, &message, context.model.protocol, context.model.config)
+                .map(|_| next)
         }
         // Too early to count: it asks again later.
         Err(_) => Ok(next),
@@ -112,7 +115,7 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
     acted.budget.operator_acts -= 1;
     let seen = effect_seen(world, cell, record);
     let in_flight = !world.flights.is_empty() || world.busy.is_some();
-    let lies = !context.config.assume.verdicts_are_true;
+    let lies = !context.model.config.assume.verdicts_are_true;
     for applied in [true, false] {
         // A truthful operator sees what the provider sees. Only if the owner ended its attempt itself, with none in
         // doubt before it, may an operator state at once that nothing is in flight.
@@ -131,21 +134,22 @@ fn operator_acts(world: &World, cell: usize, record: &Arc<Record>, context: &mut
         } else {
             Verdict::NotApplied { asked_at: context.stamp(world).now.at }
         };
-        if let Ok(write) = context.protocol.resolve(record, verdict, context.stamp(world)) {
+        if let Ok(write) = context.model.protocol.resolve(record, verdict, context.stamp(world)) {
             let mut next = acted.clone();
             context.note_date(&mut next, &write.next);
             let message = Message::Swap(Arc::new(write));
-            let result = apply(&mut next, cell, &message, context.protocol, context.config);
+            let result = apply(&mut next, cell, &message, context.model.protocol, context.model.config);
             context.push(Step::OperatorResolves { cell, applied }, result.map(|_| next));
         }
     }
-    if let Ok(write) = context.protocol.release(record, context.stamp(world)) {
+    if let Ok(write) = context.model.protocol.release(record, context.stamp(world)) {
         let mut next = acted;
         let message = Message::Swap(Arc::new(write));
-        let result = apply(&mut next, cell, &message, context.protocol, context.config).map(|applied| {
-            next.observer.released |= applied;
-            next
-        });
+        let result =
+            apply(&mut next, cell, &message, context.model.protocol, context.model.config).map(|applied| {
+                next.observer.released |= applied;
+                next
+            });
         context.push(Step::OperatorReleases(cell), result);
     }
 }
@@ -157,7 +161,7 @@ fn old_secret_is_dropped(world: &World, context: &mut Context<'_>) {
         .iter()
         .all(|worker| worker.moving && (worker.cell == 1 || matches!(worker.phase, Phase::Idle)));
     // A change of the secret waits longer than a transaction takes from its last write to its end.
-    let commits = is_local(context.config) && !world.limbo.is_empty();
+    let commits = is_local(context.model.config) && !world.limbo.is_empty();
     if confirmed && !commits && matches!(world.cells[0], Cell::Empty | Cell::Moved) {
         let mut next = world.clone();
         next.old_secret_dropped = true;

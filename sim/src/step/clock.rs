@@ -4,7 +4,8 @@
 //! operator's confirmation replaced, and nodes that start with a wrong clock.
 
 use super::worker::crash;
-use super::{Context, Step, time};
+use super::{Context, Step};
+use crate::model::time;
 use crate::world::{Budget, Cell, Clock, Phase, World};
 use semel_core::machine;
 use semel_core::record::{Record, State};
@@ -18,7 +19,7 @@ const FARTHER: u16 = 2000;
 
 pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     clock_changes(world, context);
-    let config = context.config;
+    let config = context.model.config;
     // A working provider is done within the deadline.
     let held_up = config.assume.effects_are_timely
         && world.busy.is_some_and(|flight| world.now >= flight.sent_at + config.deadline);
@@ -83,7 +84,7 @@ fn clock_changes(world: &World, context: &mut Context<'_>) {
     let present = context.present(world);
     let is_ahead = |record: &Arc<Record>| machine::is_dated_ahead(record, present);
     let all_settled = !world.cells.iter().filter_map(Cell::record).any(is_ahead);
-    let so_far = world.shown() + context.config.skew;
+    let so_far = world.shown() + context.model.config.skew;
     let is_later = clock.replaced_up_to.is_some_and(|up_to| up_to > so_far);
     if is_later && present.can_judge_leases() && all_settled {
         let mut next = world.clone();
@@ -109,7 +110,7 @@ fn replaced(world: &World, ahead: bool, context: &mut Context<'_>) {
         let mut next = world.clone();
         next.budget.replacements -= 1;
         next.observer.fault = true;
-        next.clock.offset = moved(clock.offset, context.config.jump, ahead);
+        next.clock.offset = moved(clock.offset, context.model.config.jump, ahead);
         restart_leases(&mut next);
         next.clock.replaced_at = Some(next.shown());
         next.clock.replaced_up_to = clock.replaced_up_to.max(Some(world.shown()));
@@ -125,17 +126,18 @@ fn started(world: &World, ahead: bool, context: &mut Context<'_>) {
         next.budget.wrong_starts -= 1;
         next.observer.fault = true;
         for worker in 0..next.workers.len() {
-            crash(&mut next, worker, context.config);
+            crash(&mut next, worker, context.model.config);
         }
-        if context.config.assume.wrong_start_is_noticed {
+        if context.model.config.assume.wrong_start_is_noticed {
             // If the clock is behind the store's mark, time continues from the mark; otherwise from the clock.
-            let offset = if ahead { moved(clock.offset, context.config.jump, true) } else { clock.offset };
+            let offset =
+                if ahead { moved(clock.offset, context.model.config.jump, true) } else { clock.offset };
             // No node writes the time into the store while it is not trusted.
             let is_known = clock.trust != Trust::Untrusted;
             let offset_before = if is_known { clock.offset } else { clock.offset_before };
             next.clock = Clock { offset, offset_before, trust: Trust::Untrusted, ..clock };
         } else {
-            next.clock.offset = moved(clock.offset, context.config.jump, ahead);
+            next.clock.offset = moved(clock.offset, context.model.config.jump, ahead);
             restart_leases(&mut next);
         }
         context.push(Step::NodesStartWithAnotherClock { ahead }, Ok(next));

@@ -15,7 +15,7 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     if let Some(flight) = world.busy {
         let mut next = world.clone();
         next.busy = None;
-        let result = happens(&mut next, flight, context.config)
+        let result = happens(&mut next, flight, context.model.config)
             .map(|()| answered(&next, flight, Held::Done(flight.token)));
         context.push(Step::ProviderCompletes, result);
     }
@@ -23,13 +23,13 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
 
 /// `world` no longer contains the flight, which has just arrived.
 fn arrives(world: &World, flight: Flight, context: &mut Context<'_>) {
-    let config = context.config;
+    let config = context.model.config;
     let token = flight.token;
     if let Some(held) = known_answer(world, flight, config) {
         context.push(Step::EffectHappens(token), Ok(answered(world, flight, held)));
         if config.provider.deduplicates && !config.assume.provider_remembers && world.busy.is_none() {
             let mut next = world.clone();
-            let result = happens(&mut next, flight, context.config)
+            let result = happens(&mut next, flight, context.model.config)
                 .map(|()| answered(&next, flight, Held::Done(token)));
             context.push(Step::EffectHappensAgainBecauseProviderForgot(token), result);
         }

@@ -18,7 +18,9 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     for cell in 0..2 {
         let Cell::Record(record) = &world.cells[cell] else { continue };
         for erasure in [Erasure::Response, Erasure::Record] {
-            let Ok(write) = context.protocol.erase(record, erasure, context.stamp(world)) else { continue };
+            let Ok(write) = context.model.protocol.erase(record, erasure, context.stamp(world)) else {
+                continue;
+            };
             let mut next = world.clone();
             next.budget.erasures -= 1;
             let result = apply(&mut next, cell, record, write, context).map(|()| next);
@@ -35,13 +37,13 @@ fn apply(
     write: Write,
     context: &Context<'_>,
 ) -> Result<(), Violation> {
-    if context.protocol.has(Bug::ErasedByRemoval) {
+    if context.model.protocol.has(Bug::ErasedByRemoval) {
         // The outcome was to go. What the trace should show is what becomes of the key.
         world.observer.acknowledged = None;
         world.cells[cell] = Cell::Empty;
         return Ok(());
     }
-    if !is_faithful(record, &write.next, context.config) {
+    if !is_faithful(record, &write.next, context.model.config) {
         return Err(Violation::FinalOutcomeChanged);
     }
     context.note_date(world, &write.next);

@@ -1,8 +1,9 @@
 //! Moves that must be refused, tried in every state.
 
-use super::{Context, Step, outcome};
+use super::{Context, Step};
 use crate::bug::Bug;
 use crate::invariant::Violation;
+use crate::model::{outcome, time};
 use crate::world::World;
 use semel_core::classify::Ending;
 use semel_core::machine::{Erasure, Verdict};
@@ -56,14 +57,14 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
 }
 
 fn is_accepted(forbidden: Forbidden, record: &Record, world: &World, context: &Context<'_>) -> bool {
-    let (protocol, stamp) = (context.protocol, context.stamp(world));
+    let (protocol, stamp) = (context.model.protocol, context.stamp(world));
     // By the true time: every clock shows at most the skew more. If clocks may be wrong, a lease's date does not show
     // whether its owner is alive.
     let is_owned = match record.state() {
         State::Claimed { lease_until } | State::Processing { lease_until }
-            if !context.config.dates_may_be_wrong() =>
+            if !context.model.config.dates_may_be_wrong() =>
         {
-            super::time(world.now) < *lease_until
+            time(world.now) < *lease_until
         }
         _ => false,
     };

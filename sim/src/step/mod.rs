@@ -10,18 +10,14 @@ mod worker;
 
 use crate::bug::Bug;
 use crate::config::Config;
-use crate::invariant::{Violation, check, other_payload_is_refused, request_succeeds};
-use crate::protocol::Protocol;
+use crate::invariant::Violation;
+use crate::model::{Model, shown, time};
 use crate::step::forbidden::Forbidden;
 use crate::world::{Budget, Cell, Clock, Held, Observer, Phase, Worker, World, small};
-use semel_core::fingerprint::{Error, Fingerprint, Payload, Selection};
-use semel_core::id::{CallerHash, CommandId, KeyHash, OperationId};
-use semel_core::machine::{Begin, Command, Erasure, Stamp};
-use semel_core::outcome::{Body, Outcome, Status};
-use semel_core::policy::{Class, Policy};
+use semel_core::machine::{Begin, Erasure, Stamp};
+use semel_core::policy::Class;
 use semel_core::record::{Record, Token};
-use semel_core::time::{Now, Time, Trust};
-use std::sync::{Arc, LazyLock};
+use semel_core::time::{Now, Trust};
 use std::time::Duration;
 
 /// One thing that happens.
@@ -120,9 +116,7 @@ pub(crate) type Successor = (Taken, Result<World, Violation>);
 
 /// The context of a transition.
 pub(crate) struct Context<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) protocol: Protocol,
-    policies: &'a [Arc<Policy>; 2],
+    model: Model<'a>,
     /// How far the clock that is read is ahead of the true time.
     ahead: u16,
     out: Vec<Successor>,
@@ -154,7 +148,7 @@ impl Context<'_> {
             is_ahead_wrong: replaced_at.is_some() && replaced_at == steady_since,
             ..time(self.now(world)).into()
         };
-        self.protocol.present(now)
+        self.model.protocol.present(now)
     }
 
     fn stamp(&self, world: &World) -> Stamp<'static> {
@@ -163,106 +157,34 @@ impl Context<'_> {
 
     /// The worker dates its own write.
     fn date(&self, world: &mut World, worker: usize) {
-        world.workers[worker].dating_at = if self.config.clock_may_be_wrong() { world.now } else { 0 };
+        world.workers[worker].dating_at = if self.model.config.clock_may_be_wrong() { world.now } else { 0 };
     }
 
     /// How long ago the worker dated its last stored write.
     fn held_for(&self, world: &World, worker: usize) -> Duration {
-        let ticks =
-            if self.config.clock_may_be_wrong() { world.now - world.workers[worker].dated_at } else { 0 };
-        self.protocol.held_for(Duration::from_millis(u64::from(ticks)))
+        let ticks = if self.model.config.clock_may_be_wrong() {
+            world.now - world.workers[worker].dated_at
+        } else {
+            0
+        };
+        self.model.protocol.held_for(Duration::from_millis(u64::from(ticks)))
     }
 
     /// Keeps the true date of an outcome that is about to be written.
     fn note_date(&self, world: &mut World, next: &Record) {
         let entry = (small(next.token()), shown(next.updated_at()), world.now);
-        if self.config.clock_may_be_wrong() && next.is_terminal() && !world.observer.dated.contains(&entry) {
+        if self.model.config.clock_may_be_wrong()
+            && next.is_terminal()
+            && !world.observer.dated.contains(&entry)
+        {
             world.observer.dated.push(entry);
         }
     }
 
-    pub(crate) fn command<'a>(&self, payload: &'a Content) -> Command<'a> {
-        let policy = &self.policies[usize::from(payload.0)];
-        Command {
-            id: CommandId::from_bytes([0; 32]),
-            operation_id: OperationId::from_bytes([0; 16]),
-            key_hash: KeyHash::from_bytes([0; 32]),
-            caller_hash: CallerHash::from_bytes([0; 32]),
-            operation: OPERATION.clone(),
-            policy: Arc::clone(policy),
-            fingerprint: payload.under(&policy.selection),
-            payload,
-            generation: 0,
-        }
-    }
-
     fn token(&self, world: &World, worker: usize) -> Token {
-        let begun = if self.protocol.has(Bug::TokenIsTheWorker) { 0 } else { world.workers[worker].begun };
+        let begun =
+            if self.model.protocol.has(Bug::TokenIsTheWorker) { 0 } else { world.workers[worker].begun };
         Token::from_random(worker as u128 * 8 + u128::from(begun) + 1)
-    }
-}
-
-static OPERATION: LazyLock<Arc<str>> = LazyLock::new(|| "charge".into());
-
-/// The payload with this number.
-pub(crate) struct Content(pub(crate) u8);
-
-impl Content {
-    fn under(&self, selection: &Selection) -> Fingerprint {
-        // Not zero, which stands for the payload of an erased record.
-        let mut bytes = [self.0 + 1; 32];
-        bytes[1] = selection_number(selection);
-        Fingerprint::from_bytes(bytes)
-    }
-
-    /// The payload that a record is bound to.
-    pub(crate) fn of(record: &Record) -> Self {
-        Self(record.fingerprint().as_bytes()[0].saturating_sub(1))
-    }
-}
-
-impl Payload for Content {
-    fn fingerprint(&self, selection: &Selection) -> Result<Fingerprint, Error> {
-        Ok(self.under(selection))
-    }
-}
-
-/// Which of the model's selections this is.
-pub(crate) fn selection_number(selection: &Selection) -> u8 {
-    u8::from(!selection.headers().is_empty())
-}
-
-pub(crate) fn stamp(now: u16) -> Stamp<'static> {
-    Stamp::new(time(now), "", "")
-}
-
-pub(crate) fn time(now: u16) -> Time {
-    Time::from_millis(u64::from(now))
-}
-
-/// What the clock showed at a moment in a record.
-pub(crate) fn shown(moment: Time) -> u16 {
-    u16::try_from(moment.as_millis()).unwrap_or(u16::MAX)
-}
-
-/// The outcome for the effect of an attempt.
-pub(crate) fn outcome(token: u8) -> Outcome {
-    static NAMES: [u8; 256] = {
-        let mut names = [0; 256];
-        let mut index = 0;
-        while index < 256 {
-            #[expect(clippy::cast_possible_truncation, reason = "below 256")]
-            {
-                names[index] = index as u8;
-            }
-            index += 1;
-        }
-        names
-    };
-    let index = usize::from(token);
-    Outcome {
-        body: Body::Kept(bytes::Bytes::from_static(&NAMES[index..=index])),
-        ..Outcome::not_retained(Status::Http(200))
     }
 }
 
@@ -321,14 +243,9 @@ pub(crate) fn initial(config: &Config) -> World {
 }
 
 /// Everything that can happen in `world`, whatever the clocks show.
-pub(crate) fn successors(
-    world: &World,
-    config: &Config,
-    protocol: Protocol,
-    policies: &[Arc<Policy>; 2],
-) -> Vec<Successor> {
-    let mut context = Context { config, protocol, policies, ahead: 0, out: Vec::with_capacity(16) };
-    for ahead in 0..=config.skew {
+pub(crate) fn successors(world: &World, model: Model<'_>) -> Vec<Successor> {
+    let mut context = Context { model, ahead: 0, out: Vec::with_capacity(16) };
+    for ahead in 0..=model.config.skew {
         context.ahead = ahead;
         for worker in 0..world.workers.len() {
             worker::steps(world, worker, &mut context);
@@ -342,28 +259,6 @@ pub(crate) fn successors(
     effect::steps(world, &mut context);
     clock::steps(world, &mut context);
     context.out
-}
-
-/// Whether every promise holds that is visible in one state.
-pub(crate) fn promises_hold(
-    world: &World,
-    config: &Config,
-    protocol: Protocol,
-    policies: &[Arc<Policy>; 2],
-) -> Result<(), Violation> {
-    let context = Context { config, protocol, policies, ahead: 0, out: Vec::new() };
-    check(world, config)?;
-    other_payload_is_refused(world, &context)?;
-    request_succeeds(world, &context)
-}
-
-impl World {
-    /// The retention period that an attempt belongs to.
-    pub(crate) fn period_of(&self, token: Token) -> u8 {
-        let token = small(token);
-        let known = self.observer.periods.iter().rev().find(|(known, _)| *known == token);
-        known.map_or(self.observer.period, |(_, period)| *period)
-    }
 }
 
 /// Whether effects commit with their record.

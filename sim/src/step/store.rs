@@ -1,9 +1,10 @@
 //! The store: applies writes, also late ones, loses them, becomes unreadable, fails over.
 
-use super::{Content, Context, Step, is_local, shown, time};
+use super::{Context, Step, is_local};
 use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::Violation;
+use crate::model::{Content, shown, time};
 use crate::protocol::Protocol;
 use crate::world::{Cell, Effect, Message, World, effect_of, small};
 use semel_core::machine::Expect;
@@ -14,7 +15,8 @@ pub(super) fn steps(world: &World, context: &mut Context<'_>) {
     for index in 0..world.limbo.len() {
         let mut next = world.clone();
         let (cell, message) = next.limbo.remove(index);
-        let result = commit(&mut next, cell, &message, context.protocol, context.config).map(|_| next);
+        let result =
+            commit(&mut next, cell, &message, context.model.protocol, context.model.config).map(|_| next);
         context.push(Step::DelayedWriteLands(index), result);
     }
     for cell in 0..2 {

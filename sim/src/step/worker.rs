@@ -1,10 +1,11 @@
 //! A worker: takes a request, claims, sends, stores the outcome, and may crash at any time.
 
 use super::store::{apply, commit};
-use super::{Content, Context, Step, is_local, outcome, shown};
+use super::{Context, Step, is_local};
 use crate::bug::Bug;
 use crate::config::Config;
 use crate::invariant::{Violation, attempt_is_owned};
+use crate::model::{Content, outcome, shown};
 use crate::world::{Flight, Held, Message, Phase, Purpose, World, small};
 use semel_core::machine::{
     self, Begin, Decision, Found, LocalEnding, NewAttempt, Route, Stage, Write, WriteResult,
@@ -18,10 +19,10 @@ pub(super) fn steps(world: &World, worker: usize, context: &mut Context<'_>) {
     let me = &world.workers[worker];
     match &me.phase {
         Phase::Idle => {
-            if me.begun < context.config.attempts_each && !world.ended {
+            if me.begun < context.model.config.attempts_each && !world.ended {
                 requests(world, worker, context);
             }
-            if context.config.rotation && !me.moving {
+            if context.model.config.rotation && !me.moving {
                 let mut next = world.clone();
                 next.workers[worker].moving = true;
                 context.push(Step::NodeMovesToNewSecret(worker), Ok(next));
@@ -37,7 +38,7 @@ pub(super) fn steps(world: &World, worker: usize, context: &mut Context<'_>) {
         let mut next = world.clone();
         next.budget.crashes -= 1;
         next.observer.fault = true;
-        crash(&mut next, worker, context.config);
+        crash(&mut next, worker, context.model.config);
         context.push(Step::Crash(worker), Ok(next));
     }
 }
@@ -56,14 +57,14 @@ pub(super) fn crash(world: &mut World, worker: usize, config: &Config) {
 }
 
 fn requests(world: &World, worker: usize, context: &mut Context<'_>) {
-    for number in 0..context.config.payloads {
-        for begin in context.config.begin {
+    for number in 0..context.model.config.payloads {
+        for begin in context.model.config.begin {
             let step = Step::Request { worker, payload: number, begin: *begin };
             if let Some(next) = request(world, worker, number, *begin, false, context) {
                 context.push(step, Ok(next));
             }
         }
-        if is_local(context.config)
+        if is_local(context.model.config)
             && world.budget.answer_faults > 0
             && let Some(mut next) = request(world, worker, number, Begin::Processing, true, context)
         {
@@ -86,13 +87,13 @@ fn request(
     let me = &mut next.workers[worker];
     let stage = if me.moving { Stage::Moving } else { Stage::Announced };
     let mut moves = false;
-    me.cell = match context.protocol.route(stage, world.cells[0].found()) {
-        _ if !context.config.rotation => 0,
+    me.cell = match context.model.protocol.route(stage, world.cells[0].found()) {
+        _ if !context.model.config.rotation => 0,
         _ if world.old_secret_dropped => 1,
         Route::Old => 0,
         Route::New => 1,
         // Marker and record are in the same transaction.
-        Route::PlantMarker if is_local(context.config) => {
+        Route::PlantMarker if is_local(context.model.config) => {
             moves = true;
             1
         }
@@ -108,9 +109,9 @@ fn request(
     let new_attempt = NewAttempt { token: me.token, begin };
     let found = world.cells[me.cell].found();
     let stamp = context.stamp(world);
-    let decision = context.protocol.decide(found, &context.command(&payload), new_attempt, stamp);
+    let decision = context.model.protocol.decide(found, &context.model.command(&payload), new_attempt, stamp);
     let (purpose, write) = match decision {
-        Decision::Run(claim) if is_local(context.config) => {
+        Decision::Run(claim) if is_local(context.model.config) => {
             // Claim, effect and outcome are one transaction: only its end is visible. A failed one leaves nothing.
             let ending = if refuses {
                 me.held = Held::Declined;
@@ -119,7 +120,7 @@ fn request(
                 me.held = Held::Done(small(me.token));
                 LocalEnding::Succeeded(outcome(small(me.token)))
             };
-            (Purpose::Finish, context.protocol.commit_local(&claim, ending, stamp).ok()?)
+            (Purpose::Finish, context.model.protocol.commit_local(&claim, ending, stamp).ok()?)
         }
         Decision::Run(write) => (Purpose::Claim, *write),
         Decision::MarkUnknown(write) => (Purpose::MarkUnknown, *write),
@@ -134,13 +135,14 @@ fn request(
 fn deliveries(world: &World, worker: usize, purpose: Purpose, message: &Message, context: &mut Context<'_>) {
     let cell = world.workers[worker].cell;
     let mut next = world.clone();
-    let result = commit(&mut next, cell, message, context.protocol, context.config).and_then(|applied| {
-        if applied {
-            only_the_owner_writes(world, worker, purpose)?;
-        }
-        acknowledged(&mut next, worker, purpose, message, applied, context);
-        Ok(next)
-    });
+    let result =
+        commit(&mut next, cell, message, context.model.protocol, context.model.config).and_then(|applied| {
+            if applied {
+                only_the_owner_writes(world, worker, purpose)?;
+            }
+            acknowledged(&mut next, worker, purpose, message, applied, context);
+            Ok(next)
+        });
     context.push(Step::StoreAcknowledges(worker), result);
     if world.budget.write_faults == 0 {
         return;
@@ -151,7 +153,7 @@ fn deliveries(world: &World, worker: usize, purpose: Purpose, message: &Message,
     unsure.workers[worker].phase = Phase::Unsure(purpose, message.clone());
 
     let mut next = unsure.clone();
-    let result = commit(&mut next, cell, message, context.protocol, context.config).map(|_| next);
+    let result = commit(&mut next, cell, message, context.model.protocol, context.model.config).map(|_| next);
     context.push(Step::StoreAppliesButAcknowledgementIsLost(worker), result);
 
     let mut next = unsure.clone();
@@ -183,7 +185,7 @@ fn acknowledged(
     context: &Context<'_>,
 ) {
     let present = context.present(world);
-    let is_dated_by_another_time = context.config.clock_may_be_wrong()
+    let is_dated_by_another_time = context.model.config.clock_may_be_wrong()
         && matches!(message, Message::Swap(write) if machine::is_dated_ahead(&write.next, present));
     let phase = match (purpose, message, applied) {
         (Purpose::Claim, Message::Swap(write), true) => {
@@ -235,7 +237,7 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
     match purpose {
         Purpose::Claim => {
             next.workers[worker].begun += 1;
-            next.workers[worker].phase = match context.protocol.applied_claim(write, found) {
+            next.workers[worker].phase = match context.model.protocol.applied_claim(write, found) {
                 Some(record)
                     if matches!(record.state(), State::Claimed { .. } | State::Processing { .. }) =>
                 {
@@ -247,10 +249,11 @@ fn reread(world: &World, worker: usize, purpose: Purpose, message: &Message, con
         }
         Purpose::Start => {
             next.workers[worker].phase = match found {
-                _ if context.protocol.was_applied(write, found) => {
+                _ if context.model.protocol.was_applied(write, found) => {
                     Phase::Owning(Arc::new(write.next.clone()))
                 }
                 Found::Record(record) => context
+                    .model
                     .protocol
                     .start(record, me.token, context.stamp(world))
                     .map_or(Phase::Idle, |write| {
@@ -278,10 +281,10 @@ fn reread_finish(
     found: Found<'_>,
     context: &Context<'_>,
 ) -> Result<World, Violation> {
-    if is_local(context.config) {
+    if is_local(context.model.config) {
         return reread_commit(next, worker, write, found, context);
     }
-    if context.protocol.was_applied(write, found) {
+    if context.model.protocol.was_applied(write, found) {
         acknowledge(&mut next, &write.next);
         next.workers[worker].phase = Phase::Idle;
         return Ok(next);
@@ -304,13 +307,13 @@ fn reread_commit(
     context: &Context<'_>,
 ) -> Result<World, Violation> {
     let token = next.workers[worker].token;
-    match context.protocol.local_write_result(write, found, context.present(&next)) {
+    match context.model.protocol.local_write_result(write, found, context.present(&next)) {
         WriteResult::Applied => acknowledge(&mut next, &write.next),
         WriteResult::NotApplied => {
             let is_over = |(_, message): &(usize, Message)| {
                 message.write().is_none_or(|write| write.next.token() != token)
             };
-            if context.protocol.has(Bug::DoubtSettledWithoutLock) && !next.limbo.iter().all(is_over) {
+            if context.model.protocol.has(Bug::DoubtSettledWithoutLock) && !next.limbo.iter().all(is_over) {
                 next.observer.told_rolled_back = Some(small(token));
             }
             if next.effects.iter().any(|effect| effect.token == small(token)) {
@@ -329,7 +332,7 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
     let me = &world.workers[worker];
     renewals(world, worker, record, context);
     if let State::Claimed { .. } = record.state()
-        && let Ok(write) = context.protocol.start(record, me.token, context.stamp(world))
+        && let Ok(write) = context.model.protocol.start(record, me.token, context.stamp(world))
     {
         let mut next = world.clone();
         next.workers[worker].phase = Phase::Writing(Purpose::Start, Message::Swap(Arc::new(write)));
@@ -337,7 +340,12 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
         context.push(Step::Start(worker), Ok(next));
     }
     let started = matches!(record.state(), State::Processing { .. });
-    if context.protocol.may_send(record, me.token, context.present(world), context.held_for(world, worker)) {
+    if context.model.protocol.may_send(
+        record,
+        me.token,
+        context.present(world),
+        context.held_for(world, worker),
+    ) {
         let mut next = world.clone();
         next.flights.push(Flight {
             token: small(me.token),
@@ -348,8 +356,8 @@ fn owning(world: &World, worker: usize, record: &Arc<Record>, context: &mut Cont
         });
         next.flights.sort_unstable();
         next.workers[worker].phase = Phase::Waiting(Arc::clone(record));
-        context.push(Step::Send(worker), attempt_is_owned(world, worker, context).map(|()| next));
-        if context.config.provider.declines && started {
+        context.push(Step::Send(worker), attempt_is_owned(world, worker, &context.model).map(|()| next));
+        if context.model.config.provider.declines && started {
             let next = holding(world, worker, record, Held::NotApplied);
             context.push(Step::NothingCouldBeSent(worker), Ok(next));
         }
@@ -371,12 +379,12 @@ fn renewals(world: &World, worker: usize, record: &Arc<Record>, context: &mut Co
     if world.budget.renewals == 0 {
         return;
     }
-    let Ok(write) = context.protocol.renew(record, me.token, context.present(world)) else { return };
+    let Ok(write) = context.model.protocol.renew(record, me.token, context.present(world)) else { return };
     let renewed = Arc::new(write.next.clone());
     let message = Message::Swap(Arc::new(write));
     let mut next = world.clone();
     next.budget.renewals -= 1;
-    let result = apply(&mut next, me.cell, &message, context.protocol, context.config);
+    let result = apply(&mut next, me.cell, &message, context.model.protocol, context.model.config);
     let seen = result.map(|applied| {
         if applied {
             context.date(&mut next, worker);
@@ -414,11 +422,11 @@ fn waiting(world: &World, worker: usize, record: &Arc<Record>, context: &mut Con
 
 fn store_outcome(world: &World, worker: usize, record: &Arc<Record>, context: &mut Context<'_>) {
     let me = &world.workers[worker];
-    if context.protocol.has(Bug::AnswerBeforeDurable)
+    if context.model.protocol.has(Bug::AnswerBeforeDurable)
         && let Held::Done(token) = me.held
     {
         let mut next = world.clone();
-        next.observer.acknowledged = Some((Some(token), world.now + context.config.ttl));
+        next.observer.acknowledged = Some((Some(token), world.now + context.model.config.ttl));
         context.push(Step::AnswerClientEarly(worker), Ok(next));
     }
     let result = finish_over(world.clone(), worker, record, context);
@@ -434,18 +442,18 @@ fn finish_over(
 ) -> Result<World, Violation> {
     let me = &next.workers[worker];
     let held = me.held;
-    let class = context.config.class;
+    let class = context.model.config.class;
     let failure = Outcome::http(0, [("", ""); 0], "");
     let ending = match held {
-        Held::Done(token) => context.protocol.ending(class, 200, outcome(token)),
-        Held::Declined => context.protocol.ending(class, 422, failure),
-        Held::NotApplied => context.protocol.ending(class, 429, failure),
-        Held::NoAnswer => context.protocol.ending(class, 500, failure),
-        Held::StillRunning => context.protocol.ending(class, 409, failure),
+        Held::Done(token) => context.model.protocol.ending(class, 200, outcome(token)),
+        Held::Declined => context.model.protocol.ending(class, 422, failure),
+        Held::NotApplied => context.model.protocol.ending(class, 429, failure),
+        Held::NoAnswer => context.model.protocol.ending(class, 500, failure),
+        Held::StillRunning => context.model.protocol.ending(class, 409, failure),
     };
     let own_unknown = matches!(record.state(), State::Unknown { .. }) && record.token() == me.token;
     let certain = matches!(held, Held::Done(_) | Held::Declined);
-    match context.protocol.finish(record, me.token, ending, context.stamp(&next)) {
+    match context.model.protocol.finish(record, me.token, ending, context.stamp(&next)) {
         Ok(write) if own_unknown && certain && !write.next.is_terminal() => Err(Violation::OwnerShutOut),
         Ok(write) => {
             context.note_date(&mut next, &write.next);
