@@ -1,39 +1,20 @@
 //! Rule: the top-level modules of a crate depend on each other in one direction.
-//!
-//! Modules that do not yet are in a list, which may only get shorter.
 
 use super::lexer::{code_only, is_word};
 use super::violation::Violation;
 use crate::workspace::{Package, TextFile, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The modules that are in a cycle today. Do not add to it: move what both modules need to a third one.
-const KNOWN: &[(&str, &str)] = &[("semel-sim", "invariant step")];
-
 pub(crate) fn check(workspace: &Workspace) -> Vec<Violation> {
-    compare(workspace, KNOWN)
-}
-
-fn compare(workspace: &Workspace, known: &[(&str, &str)]) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &workspace.packages {
         let in_cycles = Modules::of(package, workspace).in_cycles();
-        let listed = known.iter().find(|(name, _)| *name == package.name);
-        let listed: Vec<_> = listed.iter().flat_map(|(_, modules)| modules.split_whitespace()).collect();
-        for (module, cycle) in &in_cycles {
-            if !listed.contains(&module.as_str()) {
-                found.push(new_cycle(package, module, cycle));
-            }
-        }
-        for module in listed.iter().filter(|module| !in_cycles.contains_key(**module)) {
-            let advice = format!("`{module}` is in no cycle any more: remove it from KNOWN in {}", file!());
-            found.push(Violation::at(package.manifest(), 0, advice));
-        }
+        found.extend(in_cycles.iter().map(|(module, cycle)| in_cycle(package, module, cycle)));
     }
     found
 }
 
-fn new_cycle(package: &Package, module: &str, cycle: &[String]) -> Violation {
+fn in_cycle(package: &Package, module: &str, cycle: &[String]) -> Violation {
     let advice = format!(
         "module `{module}` depends on itself ({}): move what two modules need to a third one",
         cycle.join(" → ")
@@ -270,8 +251,8 @@ mod tests {
         }
     }
 
-    fn found(files: &[(&str, &str)], known: &str) -> Vec<String> {
-        messages(&compare(&workspace(files), &[("sample", known)]))
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        messages(&check(&workspace(files)))
     }
 
     #[test]
@@ -283,10 +264,9 @@ mod tests {
             ("b/inner.rs", "use super::super::c;\n"),
             ("c.rs", "fn f() { crate::a::g(); }\n"),
         ];
-        let messages = found(&files, "");
+        let messages = found(&files);
         assert_eq!(messages.len(), 3, "{messages:?}");
         assert!(messages[0].contains("`a` depends on itself (a → b → c → a)"), "{messages:?}");
-        assert_eq!(found(&files, "a b c"), [""; 0]);
     }
 
     #[test]
@@ -296,14 +276,14 @@ mod tests {
             ("a.rs", "use crate::b::x;\n"),
             ("b.rs", "use crate::{Another, x};\n"),
         ];
-        assert_eq!(found(&files, "").len(), 2);
+        assert_eq!(found(&files).len(), 2);
     }
 
     #[test]
     fn the_root_is_a_module_too() {
         let files =
             [("lib.rs", "mod a;\nuse a::helper;\npub struct Thing;\n"), ("a.rs", "use crate::Thing;\n")];
-        let messages = found(&files, "");
+        let messages = found(&files);
         assert!(messages.iter().any(|message| message.contains("(a → lib → a)")), "{messages:?}");
     }
 
@@ -321,12 +301,6 @@ mod tests {
             ("b/unix.rs", "#[cfg(all(test, unix))]\nmod tests {\n    use crate::a;\n}\n"),
             ("texts.rs", "use crate::b;\n"),
         ];
-        assert_eq!(found(&files, ""), [""; 0]);
-    }
-
-    #[test]
-    fn a_module_that_left_its_cycle_leaves_the_list() {
-        let messages = found(&[("lib.rs", "mod a;\n"), ("a.rs", "")], "a");
-        assert!(messages[0].contains("`a` is in no cycle any more: remove it from KNOWN"), "{messages:?}");
+        assert_eq!(found(&files), [""; 0]);
     }
 }
