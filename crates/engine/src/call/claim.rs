@@ -299,7 +299,7 @@ fn applied_claim(
 
 /// Gives back claims whose answer was lost and that may be in the store or still arrive: nothing was sent under them.
 /// Looks for as long as one of them may still arrive, and until the store has answered once; otherwise an existing
-/// claim would stay in doubt. Runs in a task that keeps nothing of the request and that a shutdown does not wait for.
+/// claim would stay in doubt. Runs in a task that keeps nothing of the request and that a shutdown waits for only briefly.
 pub(crate) fn give_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
     if lost_claims.is_empty() {
         return;
@@ -308,20 +308,32 @@ pub(crate) fn give_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
     let spawn = Arc::clone(&node.spawn);
     spawn.spawn(Box::pin(async move {
         let _guard = guard;
-        tokio::select! {
+        let is_answered = tokio::select! {
             biased;
-            () = node.tasks.closed(Closing::Now) => {}
-            () = give_all_back(&node, lost_claims) => {}
+            () = node.tasks.closed(Closing::Now) => false,
+            is_answered = give_all_back(&node, lost_claims) => is_answered,
+        };
+        if !is_answered {
+            node.tasks.leave_unanswered();
         }
     }));
 }
 
-async fn give_all_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
+/// Returns whether every claim was given back, or cannot arrive any more.
+async fn give_all_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) -> bool {
     let started_at = node.clock.uptime();
+    let mut are_answered = true;
     for LostClaim { id, write } in lost_claims {
         let give_up_at = started_at.saturating_add(write.next.policy().lease);
-        let Some((record, permit)) = look_for(node, id, &write, give_up_at).await else { continue };
-        let ownership = Ownership::new(Arc::clone(node), id, record, Duration::ZERO, Seal::default());
+        let (record, permit) = match look_for(node, id, &write, give_up_at).await {
+            Search::Found(record, permit) => (record, permit),
+            Search::CannotArrive => continue,
+            Search::GivenUp => {
+                are_answered = false;
+                continue;
+            }
+        };
+        let ownership = Ownership::new(Arc::clone(node), id, *record, Duration::ZERO, Seal::default());
         let mut abandoned = pin!(ownership.abandon(LAPSED));
         // A claim that cannot be given back must not block the others for ever.
         if node.clock.within(node.settings.request_timeout(), &mut abandoned).await.is_none() {
@@ -329,40 +341,46 @@ async fn give_all_back(node: &Arc<Node>, lost_claims: Vec<LostClaim>) {
             abandoned.await;
         }
     }
+    are_answered
 }
 
-/// A claim that has arrived, with its permit. `None` if it can never arrive, or had not arrived in a read that began
-/// after the store had answered after `give_up_at`.
+/// The result of a search for a claim.
+enum Search<'a> {
+    /// It has arrived. With the permit to write to the store.
+    Found(Box<Record>, SemaphorePermit<'a>),
+    /// It can never arrive, or had not arrived in a read that began after the store had answered after the end of its
+    /// lease.
+    CannotArrive,
+    /// The engine shuts down, and the store has not answered since the end of the lease.
+    GivenUp,
+}
+
+/// Looks for a claim whose lease is over at `give_up_at`.
 ///
 /// One answer at the end of an outage is not enough. On PostgreSQL, claims and reads that wait for a lost standby are
 /// released together: the reads show the entries from before, and the claims become visible a moment later.
 ///
 /// An outage affects many claims: each one pauses for a random time before every read, also the first, and only a
 /// limited number read concurrently.
-async fn look_for<'a>(
-    node: &'a Node,
-    id: CommandId,
-    write: &Write,
-    give_up_at: Duration,
-) -> Option<(Record, SemaphorePermit<'a>)> {
+async fn look_for<'a>(node: &'a Node, id: CommandId, write: &Write, give_up_at: Duration) -> Search<'a> {
     let mut in_time = Backoff::new(GIVE_BACK_PAUSE.0, GIVE_BACK_PAUSE.1);
     let mut late = Backoff::new(LATE_PAUSE.0, LATE_PAUSE.1);
     let mut has_answered_late = false;
     loop {
         let is_late = node.clock.uptime() >= give_up_at;
         if is_late && node.tasks.is(Closing::Draining) {
-            return None;
+            return Search::GivenUp;
         }
         let pause = if is_late { &mut late } else { &mut in_time }.next_span(node.random.bits());
         node.clock.sleep(pause).await;
-        let permit = node.giving_back.acquire().await.ok()?;
+        let Ok(permit) = node.giving_back.acquire().await else { return Search::GivenUp };
         let Ok(reading) = node.store.get(id).await else { continue };
         if let Some(record) = machine::applied_claim(write, reading.found()) {
-            return Some((Record::clone(record), permit));
+            return Search::Found(Box::new(Record::clone(record)), permit);
         }
         // Its condition no longer holds: it can never arrive.
         if !write.expect.met_by(reading.found()) || has_answered_late {
-            return None;
+            return Search::CannotArrive;
         }
         has_answered_late = node.clock.uptime() >= give_up_at;
     }

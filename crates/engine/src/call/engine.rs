@@ -63,6 +63,9 @@ pub struct ShutdownReport {
     pub cut_off: usize,
     /// How many still had not stored their ending. Their leases expire, and their outcomes are unknown.
     pub unstored: usize,
+    /// How many other commands had a claim that the store did not acknowledge and that was not found again. Nothing
+    /// ran under such a claim. If it is in the store, or still arrives, its lease expires, as after a kill.
+    pub lost_claims: usize,
 }
 
 impl Engine {
@@ -126,23 +129,32 @@ impl Engine {
     }
 
     /// Accepts no new work and waits for running attempts, at most until `deadline`. Then it cancels the rest and
-    /// stores what is known in each record.
+    /// stores what is known in each record. For claims that the store did not acknowledge, it looks until then, but
+    /// not longer than [`finish_wait`](crate::Settings::finish_wait) after the last attempt has ended.
     pub async fn shutdown(&self, deadline: Duration) -> ShutdownReport {
         let node = &self.node;
+        let finish_wait = node.settings.finish_wait;
         node.tasks.close(Closing::Draining);
+        let asked = node.clock.uptime();
         let running = node.tasks.running();
         let mut cut_off = 0;
-        if !in_time(&node.clock, deadline, node.tasks.all_idle()).await {
+        let are_searches_over = if in_time(&node.clock, deadline, node.tasks.idle()).await {
+            let left = deadline.saturating_sub(node.clock.uptime().saturating_sub(asked));
+            in_time(&node.clock, left.min(finish_wait), node.tasks.all_idle()).await
+        } else {
             cut_off = node.tasks.running();
+            false
+        };
+        if !are_searches_over {
             node.tasks.close(Closing::Now);
-            in_time(&node.clock, node.settings.finish_wait, node.tasks.idle()).await;
+            in_time(&node.clock, finish_wait, node.tasks.all_idle()).await;
         }
-        let unstored = node.tasks.running();
+        let (unstored, lost_claims) = (node.tasks.running(), node.tasks.unanswered());
         if unstored == 0 {
             // Best effort: the others remove a silent node anyway.
             in_time(&node.clock, node.settings.finish_wait, async { drop(node.secrets.leave().await) }).await;
         }
-        ShutdownReport { running, cut_off, unstored }
+        ShutdownReport { running, cut_off, unstored, lost_claims }
     }
 
     /// Runs one sweep now.

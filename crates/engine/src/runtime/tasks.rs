@@ -22,8 +22,10 @@ pub(crate) enum Closing {
 pub(crate) struct Tasks {
     closing: watch::Sender<Closing>,
     running: Arc<RunningCount>,
-    /// Other tasks, which no attempt depends on.
+    /// Other tasks, which no attempt depends on: each looks for the lost claims of one command.
     beside: Arc<RunningCount>,
+    /// How many of those ended without an answer.
+    unanswered: AtomicUsize,
 }
 
 /// A counter, and a notification when it is zero. Not a channel: every command changes the counter twice, and a
@@ -72,7 +74,8 @@ impl Drop for Guard {
 
 impl Tasks {
     pub(crate) fn new() -> Self {
-        Self { closing: watch::channel(Closing::Open).0, running: Arc::default(), beside: Arc::default() }
+        let (running, beside, unanswered) = (Arc::default(), Arc::default(), AtomicUsize::new(0));
+        Self { closing: watch::channel(Closing::Open).0, running, beside, unanswered }
     }
 
     /// One more task, unless the engine is closing.
@@ -87,9 +90,20 @@ impl Tasks {
         self.running.enter()
     }
 
-    /// One more task that is not an attempt: a shutdown may wait for it, but does not count it.
+    /// One more task that is not an attempt: a shutdown waits for it only briefly, and counts it apart.
     pub(crate) fn enter_beside(&self) -> Guard {
         self.beside.enter()
+    }
+
+    /// Such a task ends without an answer.
+    pub(crate) fn leave_unanswered(&self) {
+        self.unanswered.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many such tasks ended without an answer, or have not ended.
+    pub(crate) fn unanswered(&self) -> usize {
+        // In this order: a task in between is counted twice rather than not at all.
+        self.beside.now() + self.unanswered.load(Ordering::SeqCst)
     }
 
     /// Whether closing has reached this stage.

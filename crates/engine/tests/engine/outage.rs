@@ -3,7 +3,7 @@
 use super::world::{World, intent, never, secs};
 use semel::core::record::StateName;
 use semel::core::store::{Count, Kind, Store as _};
-use semel::{Clock as _, Error, RunError, RunErrorReason};
+use semel::{Clock as _, Engine, Error, RunError, RunErrorReason, ShutdownReport};
 use semel_testkit::faults::{Call, Fault, Pause, Question};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,8 +124,67 @@ async fn searching_a_lost_claim_blocks_no_request_or_shutdown() {
         _ => Fault::Pass,
     });
     let (report, ()) = tokio::join!(engine.shutdown(Duration::ZERO), world.pass(secs(1)));
-    assert_eq!(report, semel::ShutdownReport::default(), "no attempt was running");
+    let nothing_ran = ShutdownReport { lost_claims: 1, ..ShutdownReport::default() };
+    assert_eq!(report, nothing_ran, "no attempt was running");
     assert_eq!(hidden.load(Ordering::SeqCst), 1, "the node has left");
+}
+
+/// An engine with one claim that is still in flight after its request was refused.
+async fn engine_with_a_late_claim(world: &World) -> Engine {
+    let engine = world.engine().await;
+    world.fate(|call| match call.question {
+        Question::Insert => Fault::Late,
+        Question::Get => Fault::FailBefore,
+        _ => Fault::Pass,
+    });
+    let result = engine.run(intent("k", "5"), never).await;
+    assert!(
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        "{result:?}"
+    );
+    world.fate(|_| Fault::Pass);
+    assert_eq!(world.store.in_flight(), 1);
+    engine
+}
+
+/// How a shutdown ended, and how long it took.
+async fn shut_down(world: &World, engine: &Engine, deadline: Duration) -> (ShutdownReport, Duration) {
+    let began = world.clock.uptime();
+    let report = engine.shutdown(deadline).await;
+    (report, world.clock.uptime().saturating_sub(began))
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_lost_claims_no_longer_than_finish_wait() {
+    for (deadline, longest) in [(secs(30), secs(5)), (secs(2), secs(2)), (Duration::ZERO, Duration::ZERO)] {
+        let world = World::new();
+        let engine = engine_with_a_late_claim(&world).await;
+        let ((report, took), ()) = tokio::join!(shut_down(&world, &engine, deadline), world.pass(secs(60)));
+        assert!(took <= longest, "{took:?} of {deadline:?}");
+        assert_eq!(report, ShutdownReport { lost_claims: 1, ..ShutdownReport::default() });
+
+        // It arrives after all, and runs into its lease.
+        world.store.deliver().await.expect("one in flight").expect("the store answers");
+        world.skip(secs(60)).await;
+        let other = world.engine().await;
+        let result = other.run(intent("k", "5"), never).await;
+        assert!(matches!(result, Err(RunError { reason: RunErrorReason::Unknown, .. })), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_claim_that_arrives_during_a_shutdown_is_given_back() {
+    let world = World::new();
+    let engine = engine_with_a_late_claim(&world).await;
+    let arrival = async {
+        world.pass(secs(2)).await;
+        world.store.deliver().await.expect("one in flight").expect("the store answers");
+        world.pass(secs(60)).await;
+    };
+    let ((report, took), ()) = tokio::join!(shut_down(&world, &engine, secs(30)), arrival);
+    assert!(took < secs(5), "{took:?}");
+    assert_eq!(report, ShutdownReport::default());
+    assert_eq!(world.record().await.state_name(), StateName::FailedNotReplayable);
 }
 
 #[tokio::test]

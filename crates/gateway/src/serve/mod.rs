@@ -291,6 +291,13 @@ impl Gateway {
         } else {
             info!("stopped; every request has ended");
         }
+        if farewell.lost_claims > 0 {
+            warn!(
+                claims = farewell.lost_claims,
+                "the store did not acknowledge some claims, and they were not found again before the end; nothing was sent under \
+                 them, but those that are in the store run into their leases"
+            );
+        }
     }
 }
 
