@@ -159,6 +159,10 @@ async fn accept_loss(url: &Url, reason: &str) -> Result<ExitCode, CliError> {
     let left_over = "Commands that were recorded there run again if they are retried.";
     say(&match (parts, settings, secret) {
         (0, false, _) => format!("nothing was changed: no part of {url} is lost"),
+        // A store without buckets has one part.
+        (_, false, _) if of == 1 => format!(
+            "accepted: the records of {url} were lost. Gateways use the store again from now on. {left_over}"
+        ),
         (_, false, _) => format!(
             "accepted: {parts} of {of} buckets of {url} were lost. Gateways use them again from now on. {left_over}"
         ),

@@ -79,7 +79,7 @@ fn the_printed_schema_can_be_piped_into_psql() {
     let store = database.store();
     let ran = database.psql("semel", &print(&store)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
-    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 3 already: nothing to do\n"));
+    assert_eq!(apply(&store).exits(0).out, format!("{store} has schema 4 already: nothing to do\n"));
 
     // Another schema in the same database. Its role may use it but cannot create one.
     database.server.sql("CREATE ROLE guest LOGIN; CREATE SCHEMA payments AUTHORIZATION guest");
@@ -87,7 +87,7 @@ fn the_printed_schema_can_be_piped_into_psql() {
     assert!(database.psql("guest", "CREATE SCHEMA refunds").code != 0, "the role cannot create a schema");
     let ran = database.psql("guest", &print(&guest)).exits(0);
     assert!(!ran.err.contains("ERROR"), "{ran:?}");
-    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 3 already: nothing to do\n"));
+    assert_eq!(apply(&guest).exits(0).out, format!("{guest} has schema 4 already: nothing to do\n"));
     let doctored = semel(&["doctor", "--json", "--store", &guest]);
     assert!(!doctored.out.contains("schema-"), "{doctored:?}");
 }

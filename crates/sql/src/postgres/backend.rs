@@ -4,8 +4,8 @@ use super::address::Address;
 use super::inspection::Inspected;
 use super::schema::{self, STEPS};
 use super::slot::Slot;
-use super::{Options, Store};
-use semel_core::store::{self, AddressError, Inspection, OpenOptions, Pending};
+use super::{Options, Store, own_row};
+use semel_core::store::{self, AcceptedLoss, AddressError, Inspection, OpenOptions, Pending};
 use std::sync::Arc;
 
 /// Opens stores by URLs like `postgres://semel@db.example/payments`.
@@ -68,6 +68,10 @@ impl store::Backend for Backend {
             };
             Ok(Arc::new(Store::at(address, chosen).await?) as Arc<dyn store::Store>)
         })
+    }
+
+    fn accept_loss<'a>(&'a self, address: &'a str, why: &'a str) -> Pending<'a, AcceptedLoss> {
+        Box::pin(async move { own_row::accept(parsed(address)?, why).await })
     }
 
     fn inspect<'a>(&'a self, address: &'a str) -> Pending<'a, Box<dyn Inspection>> {

@@ -1,5 +1,6 @@
 //! Classifies errors of the server and the connection by what they prove about the write.
 
+use super::own_row;
 use semel_core::store::{Error, Kind};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -62,7 +63,9 @@ impl Fault {
     fn of_server(db: &DbError) -> Self {
         let code = db.code();
         let class = code.code().get(..2).unwrap_or_default();
-        let (kind, remedy) = if [SqlState::DISK_FULL].contains(code) {
+        let (kind, remedy) = if code.code() == own_row::LOST {
+            (Kind::DataLost, Remedy::Report)
+        } else if [SqlState::DISK_FULL].contains(code) {
             (Kind::Full, Remedy::Report)
         } else if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
             (Kind::ReadOnly, Remedy::Report)
@@ -115,7 +118,10 @@ fn described(db: &DbError) -> String {
         SqlState::INVALID_SCHEMA_NAME,
         SqlState::DATATYPE_MISMATCH,
     ];
-    if is_missing.contains(code) {
+    if code.code() == own_row::LOST {
+        text.push_str("; ");
+        text.push_str(own_row::FIX);
+    } else if is_missing.contains(code) {
         text.push_str(
             "; the tables are missing or were changed by hand: run `semel schema apply --store URL`",
         );

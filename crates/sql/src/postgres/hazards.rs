@@ -1,5 +1,6 @@
 //! Finds dangerous settings of the server.
 
+use super::own_row;
 use super::schema::tables;
 use super::slot::{Slot, owned};
 use semel_core::store::{Error, Hazard, Severity};
@@ -33,6 +34,10 @@ pub(super) async fn find(connection: &Connection<'_>) -> Result<Vec<Hazard>, Err
     match tables::hazards(connection.slot, connection.schema).await {
         Ok(hazards) => found.extend(hazards),
         Err(error) => found.push(unverified("what else is attached to the tables could not be read", &error)),
+    }
+    match own_row::hazard(connection.slot, connection.schema).await {
+        Ok(hazard) => found.extend(hazard),
+        Err(error) => found.push(unverified("whether data is lost could not be read", &error)),
     }
     if connection.may_be_in_the_clear {
         found.push(Hazard {

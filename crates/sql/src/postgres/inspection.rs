@@ -167,7 +167,17 @@ impl Inspection for Inspected {
             let describe = |difference| format!("changed by hand: {difference}");
             let (mut findings, mut after) =
                 (differences.into_iter().map(describe).collect::<Vec<_>>(), i64::MIN);
-            while let Some(last) = self.verify_some(after, &mut findings).await? {
+            loop {
+                let last = match self.verify_some(after, &mut findings).await {
+                    Ok(Some(last)) => last,
+                    Ok(None) => break,
+                    // A changed column may be why the rows cannot be read.
+                    Err(error) if !findings.is_empty() => {
+                        findings.push(error.to_string());
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
                 after = last;
                 if findings.len() >= FINDINGS_MAX {
                     findings.push("there may be more".to_owned());

@@ -30,6 +30,7 @@ mod hazards;
 mod inboxes;
 mod inspection;
 mod job;
+mod own_row;
 mod pulse;
 mod queue;
 mod reader;

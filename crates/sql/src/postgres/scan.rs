@@ -1,6 +1,7 @@
 //! Lists and counts records, a bounded part at a time.
 
 use super::changes::text;
+use super::own_row::OPERATION_ID;
 use super::reader::{proved, unreadable};
 use super::slot::{Slot, owned};
 use super::time::ServerTime;
@@ -167,7 +168,8 @@ impl Scanner {
         let limit = i64::try_from(limit.clamp(1, LIMIT_MAX)).unwrap_or(1);
         let sql = format!(
             "SELECT pg_catalog.pg_is_in_recovery(), r.seq, pg_catalog.octet_length(r.entry) FROM (SELECT 1) AS one LEFT JOIN \
-             (SELECT seq, entry FROM {schema}.records WHERE state = {MARKER} AND seq > $1 ORDER BY seq LIMIT {more}) AS r \
+             (SELECT seq, entry FROM {schema}.records WHERE state = {MARKER} AND seq > $1 \
+             AND operation_id <> '{OPERATION_ID}' ORDER BY seq LIMIT {more}) AS r \
              ON true ORDER BY r.seq",
             schema = self.schema,
             more = limit + 1,
@@ -243,10 +245,11 @@ impl Scanner {
 
     /// Exact up to a limit; beyond it, from the server's statistics.
     pub(super) async fn count(&self, what: Count, at_most: u64) -> Result<Counted, Error> {
+        let moved = format!("state = $1 AND operation_id <> '{OPERATION_ID}'");
         let (condition, about) = match what {
             Count::Records => ("state <> $1", MARKER),
             Count::State(state) => ("state = $1", columns::state(state)),
-            Count::Markers => ("state = $1", MARKER),
+            Count::Markers => (&*moved, MARKER),
             Count::Caller(caller) => ("caller = $1", columns::caller(&caller)),
         };
         let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);

@@ -18,8 +18,12 @@ const SERVER_VERSION_MIN: i32 = 130_000;
 const MIGRATION_LOCK: i64 = 0x5e3e_1000;
 
 /// The steps. A schema's number is how many of them were applied. A released step is never changed.
-pub(super) const STEPS: &[&str] =
-    &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+pub(super) const STEPS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// A statement for the default schema, rewritten for the store's schema.
 pub(super) fn in_schema(sql: &str, schema: &str) -> String {

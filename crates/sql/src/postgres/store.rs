@@ -3,7 +3,7 @@
 use super::doubts::Unanswered;
 use super::job::{Answer, Job};
 use super::writer::WRITING;
-use super::{ENTRY_BYTES_MAX, Store, hazards, inspection, reader};
+use super::{ENTRY_BYTES_MAX, Store, hazards, inspection, own_row, reader};
 use crate::columns;
 use bytes::Bytes;
 use semel_core::id::{CommandId, OperationId};
@@ -52,6 +52,10 @@ impl store::Store for Store {
             };
             hazards::find(&connection).await
         })
+    }
+
+    fn check(&self) -> Pending<'_, ()> {
+        self.ask(own_row::check(&self.scanner.slot, &self.scanner.schema))
     }
 
     fn write<'a>(&'a self, id: CommandId, change: Change<&'a Record>) -> Pending<'a, Written> {

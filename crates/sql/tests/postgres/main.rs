@@ -8,6 +8,7 @@ mod erase;
 mod faults;
 mod hung;
 mod locks;
+mod loss;
 mod promotion;
 mod roles;
 mod schema;

@@ -86,7 +86,7 @@ async fn manually_changed_tables_are_refused_with_the_difference() {
             "the column records.digest is missing",
         ),
         (
-            "ALTER TABLE S.records ADD note text NOT NULL",
+            "ALTER TABLE S.records ADD note text NOT NULL DEFAULT ''; ALTER TABLE S.records ALTER note DROP DEFAULT",
             "ALTER TABLE S.records DROP note",
             "the added column records.note must not be null",
         ),

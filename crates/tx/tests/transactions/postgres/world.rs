@@ -72,7 +72,7 @@ impl World {
     }
 
     pub(crate) async fn records(&self) -> i64 {
-        self.number("SELECT count(*) FROM {s}.records").await
+        self.number("SELECT count(*) FROM {s}.records WHERE version IS NOT NULL").await
     }
 
     pub(crate) async fn store_at(&self, url: &str) -> Store {
