@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Instead: a Redis store at full load for N seconds, while the sweeper runs
     #[arg(long, value_name = "N")]
     pub(crate) full: Option<u64>,
-    /// With --full: records_per_second_max
+    /// With --full: `records_per_second_max`
     #[arg(long, value_name = "N", default_value = "5000")]
     pub(crate) sweep_rate: u32,
     /// Only this store

@@ -25,9 +25,9 @@ pub mod wait;
 #[cfg(feature = "http")]
 pub use address::ReservedAddress;
 pub use key::KEY;
+pub use postgres::PostgresServer;
 #[cfg(feature = "postgres")]
 pub use postgres::schema;
-pub use postgres::PostgresServer;
 pub use redis::{RedisClient, RedisCluster, RedisReply, RedisServer};
 #[cfg(feature = "http")]
 pub use reply::Reply;

@@ -91,7 +91,8 @@ pub struct Upstream {
 impl Upstream {
     /// Listens, and handles each request by `script`.
     pub async fn start(script: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        let book = UpstreamState { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
+        let book =
+            UpstreamState { script: Box::new(script), seen: Mutex::default(), count: watch::Sender::new(0) };
         let reserved = cfg!(target_os = "linux").then(ReservedAddress::new);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = listener(reserved.as_ref().map_or(any, ReservedAddress::address)).await;

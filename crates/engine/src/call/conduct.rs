@@ -180,7 +180,7 @@ async fn first_event<L>(node: &Arc<Node>, ownership: &Arc<Ownership>, work: Work
         let Some(by) = ownership.begin_by() else { return std::future::pending().await };
         node.clock.sleep(by.saturating_sub(node.clock.uptime())).await;
         if !ownership.close_if_unsent() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {

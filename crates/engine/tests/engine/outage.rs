@@ -139,7 +139,7 @@ async fn engine_with_a_late_claim(world: &World) -> Engine {
     });
     let result = engine.run(intent("k", "5"), never).await;
     assert!(
-        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::LostSight(_)), .. })),
+        matches!(result, Err(RunError { reason: RunErrorReason::NotRun(Error::StoreLost(_)), .. })),
         "{result:?}"
     );
     world.fate(|_| Fault::Pass);

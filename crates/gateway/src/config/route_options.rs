@@ -14,6 +14,15 @@ use semel::sealing::Seal;
 use semel_http::{KeyRule, KeySource, MismatchStatus, Mode, Retain, RouteSettings, StoreDown};
 use std::time::Duration;
 
+/// Where a client's deadline is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadlineHeader {
+    /// This header.
+    Named(HeaderName),
+    /// Deadlines are ignored.
+    Off,
+}
+
 /// What is stored of a response, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
@@ -96,7 +105,10 @@ route_options! {
     /// See [`RouteSettings::wait`].
     wait: Duration = read::duration, |draft, span| draft.settings.wait = Some(span);
     /// The header with a client's deadline.
-    deadline_header: Option<HeaderName> = read::deadline_header, |draft, header| draft.settings.deadlines.header = header;
+    deadline_header: DeadlineHeader = read::deadline_header, |draft, header| draft.settings.deadlines.header = match header {
+        DeadlineHeader::Named(header) => Some(header),
+        DeadlineHeader::Off => None,
+    };
     /// See [`semel_http::Deadlines::min`].
     deadline_min: Duration = read::duration, |draft, span| draft.settings.deadlines.min = span;
     /// See [`semel_http::Deadlines::are_forwarded`].

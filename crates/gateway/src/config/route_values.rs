@@ -1,5 +1,6 @@
 //! Values of route options that are more than a duration, a size or a word.
 
+use super::route_options::DeadlineHeader;
 use super::table::{Span, Table};
 use crate::invalid_value::InvalidValue;
 use http::{HeaderName, Method};
@@ -49,8 +50,11 @@ pub(super) fn headers(table: &Table<'_, '_>, key: &'static str) -> Option<Vec<He
 }
 
 /// A header, or "off".
-pub(super) fn deadline_header(table: &Table<'_, '_>, key: &'static str) -> Option<Option<HeaderName>> {
-    table.parsed(key, |text| if text == "off" { Ok(None) } else { header(text).map(Some) })
+pub(super) fn deadline_header(table: &Table<'_, '_>, key: &'static str) -> Option<DeadlineHeader> {
+    table.parsed(key, |text| match text {
+        "off" => Ok(DeadlineHeader::Off),
+        name => header(name).map(DeadlineHeader::Named),
+    })
 }
 
 fn pointer_error(error: &SelectionError) -> InvalidValue {

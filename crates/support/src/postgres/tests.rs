@@ -50,11 +50,7 @@ fn a_standby_refuses_writes_until_it_is_promoted() {
     standby.catch_up(&primary);
     assert_eq!(standby.sql("SELECT n FROM copied"), "7");
     assert!(
-        standby
-            .try_sql("INSERT INTO copied VALUES (8)")
-            .expect_err("it is a standby")
-            .to_string()
-            .contains("read-only")
+        standby.try_sql("INSERT INTO copied VALUES (8)").expect_err("it is a standby").contains("read-only")
     );
 
     primary.kill();
