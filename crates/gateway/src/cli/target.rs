@@ -8,7 +8,7 @@ use super::secret_parser;
 use super::user;
 use crate::admin_client::{AdminClient, Configured, Local};
 use crate::bounded_read::{FileKind, read};
-use crate::config::{self, Overrides};
+use crate::config::{self, Config, Overrides};
 use crate::stores;
 use http::Method;
 use semel_admin::client::{Remote, Reply, Url};
@@ -187,10 +187,15 @@ pub(super) fn foreign() -> CliError {
 
 /// What a configuration file says about the records of its gateways.
 fn configured(file: &Path) -> Result<Configured, CliError> {
-    let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    let config = read.map_err(|mistakes| CliError::failed(render_mistakes(file, &mistakes)))?;
+    let config = config_of(file)?;
     let routes = Some((config.routes()?, config.upstream.head_bytes_max));
     Ok(Configured { sealing: config.sealing, hashing: config.storage.hashing, routes })
+}
+
+/// A configuration file, as gateways read it.
+pub(super) fn config_of(file: &Path) -> Result<Config, CliError> {
+    let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
+    Ok(read.map_err(|mistakes| render_mistakes(file, &mistakes))?)
 }
 
 fn token(file: &Path) -> Result<String, CliError> {

@@ -17,7 +17,7 @@ mod routes;
 mod signals;
 mod stack;
 mod starting;
-mod storage;
+pub(crate) mod storage;
 
 use crate::callbacks::Directory;
 use crate::caller_rules::CallerRules;
@@ -118,9 +118,10 @@ impl Gateway {
             vec![Arc::new(alarms::Alarms::new(metrics.clone())), Arc::new(metrics.clone())];
         let directory = Directory::new(stack.routes.clone());
         let probe_directory = directory.clone();
-        let builder = storage::builder(&plan, &store)?
-            .observer(observers)
-            .reconcilers(move |operation| probe_directory.reconciler_of(operation));
+        let builder =
+            storage::builder(&plan.store, &plan.storage, plan.quotas.clone(), plan.sealing.clone(), &store)?
+                .observer(observers)
+                .reconcilers(move |operation| probe_directory.reconciler_of(operation));
         let engine = builder.build().await;
         let engine = engine.map_err(|error| match error {
             BuildError::Secrets(secrets::Error::Missing(_)) if *next == Next::None => {

@@ -1,24 +1,33 @@
-//! Builds the engine from a plan.
+//! Builds the engine from its settings.
 
 use super::ServeError;
-use crate::config::{Next, Plan, StorageSettings};
+use crate::config::{Next, StorageSettings};
+use crate::stores::Url;
 use semel::archive::FileArchive;
 use semel::core::store::Store;
+use semel::quota::Quotas;
+use semel::sealing::KeyRing;
 use semel::{Builder, Engine};
 use std::sync::Arc;
 
-/// A builder for an engine on `store`, as `plan` says. Opens the archive, if there is one.
-pub(super) fn builder(plan: &Plan, store: &Arc<dyn Store>) -> Result<Builder, ServeError> {
-    let StorageSettings { settings, skew_is_chosen, archive, hashing, secret_refresh } = &plan.storage;
+/// A builder for an engine on `store`, which `url` names. Opens the archive, if there is one.
+pub(crate) fn builder(
+    url: &Url,
+    storage: &StorageSettings,
+    quotas: Quotas,
+    sealing: Option<KeyRing>,
+    store: &Arc<dyn Store>,
+) -> Result<Builder, ServeError> {
+    let StorageSettings { settings, skew_is_chosen, archive, hashing, secret_refresh } = storage;
     if store.capabilities().clocks_can_differ() && !skew_is_chosen {
-        return Err(ServeError::NoSkew(plan.store.clone()));
+        return Err(ServeError::NoSkew(url.clone()));
     }
     let mut builder = Engine::builder(Arc::clone(store))
         .settings(settings.clone())
-        .quotas(plan.quotas.clone())
+        .quotas(quotas)
         .secret_refresh(*secret_refresh);
-    if let Some(ring) = &plan.sealing {
-        builder = builder.sealing(ring.clone());
+    if let Some(ring) = sealing {
+        builder = builder.sealing(ring);
     }
     if let Some(path) = archive {
         builder = builder.archive(FileArchive::open(path)?);
@@ -58,8 +67,8 @@ mod tests {
         let built = |store: Arc<dyn Store>, config: &str| {
             let target = Target::parse("http://127.0.0.1:1").expect("a target");
             let over = crate::config::Overrides::default().with("upstream", &target.to_string());
-            let plan = crate::config::read(config, &over, &|_| None).expect("no mistake").plan();
-            builder(&plan.expect("a plan"), &store).map(drop)
+            let config = crate::config::read(config, &over, &|_| None).expect("no mistake");
+            builder(&config.store, &config.storage, config.quotas, config.sealing, &store).map(drop)
         };
         let scattered = || Arc::new(Scattered(memory::Store::new()));
         let refused = built(scattered(), "").expect_err("nobody has said so").to_string();
