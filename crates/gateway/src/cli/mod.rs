@@ -1,7 +1,7 @@
 //! The command line: names, flags, environment variables and exit codes.
 //!
 //! Exit codes: 0 where all went well, 1 where something failed, 2 where the command line is wrong, 3 where there is no such
-//! record, 4 where a record does not allow what was asked for.
+//! record, 4 where a record does not allow what was asked for. `semel once` passes on its program's, and has its own.
 
 mod cli_error;
 mod completions;
@@ -14,6 +14,8 @@ mod flags;
 mod help_texts;
 mod inbox;
 mod key;
+#[cfg(target_os = "linux")]
+mod once;
 mod records;
 mod schema;
 mod secret_parser;
@@ -59,6 +61,13 @@ enum Command {
     Config(config::Command),
     /// List, show, watch, resolve, release and erase records
     Records(Box<records::Args>),
+    /// Run a program once per key: cron jobs, migrations, deployment steps, payouts
+    ///
+    /// The first call with a key runs the program and stores its exit code and the end of its output. Later calls get
+    /// both again, without running it. If nobody can know whether the program took effect, because it was killed or
+    /// the machine went down, later calls are refused until somebody settles that with `semel records`.
+    #[cfg(target_os = "linux")]
+    Once(Box<once::Args>),
     /// Examine a store, and report problems and how to fix them
     Doctor(doctor::Args),
     /// Summarise what shadow mode has seen, and what to enforce
@@ -137,12 +146,18 @@ fn refuse(error: &clap::Error) -> ! {
 
 /// Runs the command.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(code) = once::become_program() {
+        return code;
+    }
     let read = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = read.unwrap_or_else(|error| refuse(&error));
     let done = match cli.command {
         Command::Serve(arguments) => serve::main(*arguments),
         Command::Config(command) => config::main(&command),
         Command::Records(arguments) => records::main(&arguments),
+        #[cfg(target_os = "linux")]
+        Command::Once(arguments) => once::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Shadow(arguments) => shadow::main(&arguments),
         Command::Inbox(command) => inbox::main(&command),

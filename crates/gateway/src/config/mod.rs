@@ -43,6 +43,9 @@ mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
+#[cfg(target_os = "linux")]
+pub(crate) use operation::ONCE;
+
 pub use mistake::{ConfigError, Position};
 pub use overrides::Overrides;
 pub use plan::{Admin, Operation, Plan};

@@ -124,6 +124,9 @@ fn check_name(table: &Table<'_, '_>, template: &str, route_settings: &RouteSetti
     }
 }
 
+/// The name of what `semel once` runs.
+pub(crate) const ONCE: &str = "(once)";
+
 fn name(table: &Table<'_, '_>, before: &[ParsedOperation]) -> Option<String> {
     let (name, at) = table.text("name")?;
     if name.is_empty() {
@@ -154,6 +157,10 @@ fn name(table: &Table<'_, '_>, before: &[ParsedOperation]) -> Option<String> {
     if name.starts_with("(claim)") {
         let problem =
             format!("`{name}` starts like the names of workers' claims, for which no probe is sent");
+        table.document.mistake(Some(&at), problem, "give it another name");
+    }
+    if name.starts_with(ONCE) {
+        let problem = format!("`{name}` starts like the name of what `semel once` runs");
         table.document.mistake(Some(&at), problem, "give it another name");
     }
     Some(name.to_owned())

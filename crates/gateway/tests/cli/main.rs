@@ -14,6 +14,7 @@ mod locations;
 mod manual;
 mod many;
 mod network;
+mod once;
 mod records;
 mod schema;
 mod settle;

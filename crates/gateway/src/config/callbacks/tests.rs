@@ -265,6 +265,15 @@ fn no_operation_is_called_as_claims_are() {
     );
 }
 
+#[test]
+fn no_operation_is_called_as_programs_that_run_once_are() {
+    one_mistake(
+        "[[operation]]\nname = \"(once)\"\npath = \"/a\"\n",
+        "2:8",
+        &["starts like the name of what `semel once` runs"],
+    );
+}
+
 /// A doubt that lasts beyond `dedup_window` is treated as in class external.
 #[test]
 fn a_probe_in_class_downstream_is_one_like_any_other() {
