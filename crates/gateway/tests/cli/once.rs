@@ -20,7 +20,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let scratch = Scratch::new();
-        let config = scratch.write("semel.toml", "[clock]\nskew = \"100ms\"\n");
+        let config = scratch.write("semel.toml", "[clock]\nskew = \"100ms\"\nheartbeat = \"200ms\"\n");
         Self { scratch, config }
     }
 
@@ -70,6 +70,20 @@ impl World {
     fn listed(&self, state: &str) -> Vec<Value> {
         let listed = self.records(&["list", "--state", state, "--json"]).exits(0).json();
         listed["records"].as_array().expect("a list").clone()
+    }
+
+    /// Makes the last use of the store one on another machine, or before a restart, `days` ago.
+    fn age_store(&self, days: u64) {
+        let database = rusqlite::Connection::open(self.scratch.file()).expect("the store");
+        let read = "SELECT value FROM semel_settings WHERE name = 'clock'";
+        let mark: Vec<u8> = database.query_row(read, [], |row| row.get(0)).expect("a mark");
+        let mut mark: Value = serde_json::from_slice(&mark).expect("JSON");
+        for name in ["at_ms", "now_ms", "shown_ms"] {
+            mark[name] = (mark[name].as_u64().expect("a moment") - days * 86_400_000).into();
+        }
+        mark["boot"] = "another".into();
+        let write = "UPDATE semel_settings SET value = ? WHERE name = 'clock'";
+        database.execute(write, [mark.to_string().into_bytes()]).expect("written");
     }
 
     fn report(&self) -> Value {
@@ -316,6 +330,30 @@ fn a_program_dies_with_its_killed_wrapper_and_is_unknown() {
     });
     assert_eq!(world.listed("UNKNOWN").len(), 1);
     assert_eq!(world.runs(), 1);
+}
+
+/// Each call is a new node, which judges no lease before it has watched the store.
+#[test]
+fn a_run_that_a_restart_of_the_machine_ended_is_unknown() {
+    let world = World::new();
+    let flags = short_lease(&world);
+    let script = "echo x >>ran; while :; do sleep 0.1; done";
+    drop(world.start("k", &flags, script));
+    world.age_store(30);
+    until(|| world.again("k", &flags, script).code == 76);
+    assert_eq!((world.runs(), world.listed("UNKNOWN").len()), (1, 1));
+}
+
+#[test]
+fn a_yearly_job_runs_and_a_clock_that_is_wrong_by_years_stops_it() {
+    let world = World::new();
+    world.once("2025", &[], "echo x >>ran").exits(0);
+    world.age_store(366);
+    world.once("2026", &[], "echo x >>ran").exits(0);
+    world.age_store(366 + 401);
+    let refused = world.once("2027", &[], "echo x >>ran").exits(75);
+    assert!(refused.err.contains("the clock is not trusted"), "{refused:?}");
+    assert_eq!(world.runs(), 2);
 }
 
 #[test]

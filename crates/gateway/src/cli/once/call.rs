@@ -122,7 +122,9 @@ pub(super) async fn call(
     };
     let run = match std::mem::take(&mut *call.stage()) {
         Stage::Ran(run) => Some(run),
-        Stage::Waiting | Stage::Running | Stage::Abandoned => None,
+        // The engine gave up on it.
+        Stage::Running => Some(Run { end: End::Lost, outputs: None }),
+        Stage::Waiting | Stage::Abandoned => None,
     };
     Called { response, run }
 }
