@@ -28,11 +28,14 @@ impl World {
         self.scratch.path(name)
     }
 
+    /// Programs end after two minutes at the latest, so that a broken test does not leave one behind.
     fn command(&self, key: &str, flags: &[&str], script: &str) -> Command {
         let store = self.scratch.store();
-        let mut command =
-            command(&[&["once", key, "--store", &store], flags, &["--", "sh", "-c", script]].concat());
-        command.current_dir(self.path("."));
+        let mut command = command(&["once", key, "--store", &store]);
+        if !flags.contains(&"--timeout") {
+            command.args(["--timeout", "2m"]);
+        }
+        command.args(flags).args(["--", "sh", "-c", script]).current_dir(self.path("."));
         command
     }
 
