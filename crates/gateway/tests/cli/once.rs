@@ -192,6 +192,7 @@ fn a_killed_program_is_unknown_until_somebody_settles_it() {
     let flags = ["--report", "report.json"];
     let settle = |key: &str, more: &[&str]| {
         let killed = world.once(key, &flags, script).exits(76);
+        assert!(!killed.err.contains("The next call"), "{killed:?}");
         let report = world.report();
         let id = report["operationId"].as_str().expect("an ID").to_owned();
         assert!(killed.err.contains("signal 9") && killed.err.contains(&id), "{killed:?}");
@@ -214,6 +215,16 @@ fn a_killed_program_is_unknown_until_somebody_settles_it() {
     fs::write(world.path("healed"), "").expect("written");
     world.once("not-applied", &flags, script).exits(0);
     assert_eq!(world.runs(), 5);
+}
+
+#[test]
+fn a_killed_program_that_recognises_repeats_runs_again() {
+    let world = World::new();
+    let script = "echo $SEMEL_ATTEMPT; test $SEMEL_ATTEMPT = 2 || kill -9 $$";
+    let flags = ["--class", "downstream"];
+    let killed = world.once("k", &flags, script).exits(76);
+    assert!(killed.err.contains("The next call runs it again"), "{killed:?}");
+    assert_eq!(world.once("k", &flags, script).exits(0).out, "2\n");
 }
 
 #[test]

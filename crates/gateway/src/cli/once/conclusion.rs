@@ -120,23 +120,25 @@ fn of_outcome(
     record: Option<&Record>,
     (operation_id, url): (OperationId, &Url),
 ) -> Conclusion {
-    let settle = || settle(operation_id, url);
+    let settle = |repeatable| settle(operation_id, url, repeatable);
     match outcome {
         RequestOutcome::Ran(ran) => {
             let state = ran.stored.map(|stored| stored.state);
             let mut conclusion = match (end, state) {
-                (_, Some(StateName::Unknown)) => Conclusion::unknown(format!("{}{}", doubt(end), settle())),
+                (_, Some(StateName::Unknown)) => {
+                    Conclusion::unknown(format!("{}{}", doubt(end), settle(ran.repeatable)))
+                }
                 (Some(End::NotStarted(why)), _) => not_started(why),
                 (Some(End::Exited(code)), None) => Conclusion::unknown(format!(
                     "the program ended with exit code {code}, but the store does not accept its outcome{}",
-                    settle()
+                    settle(ran.repeatable)
                 )),
                 (Some(End::Exited(code)), Some(_)) => {
                     Conclusion::new(Happened::Ran, u8::try_from(*code).unwrap_or(u8::MAX), None)
                 }
                 // A signal came before the program was started.
                 (None, Some(_)) => Conclusion::nothing_ran("nothing was run: a signal ended this call"),
-                (_, _) => Conclusion::unknown(format!("{}{}", doubt(end), settle())),
+                (_, _) => Conclusion::unknown(format!("{}{}", doubt(end), settle(ran.repeatable))),
             };
             (conclusion.attempt, conclusion.state) = (Some(ran.attempt), state);
             conclusion
@@ -148,13 +150,12 @@ fn of_outcome(
                 "nothing was run: the program is still running{since}, operation ID {operation_id}"
             ))
         }
-        RequestOutcome::Unknown { .. } if end.is_some() => {
-            Conclusion::unknown(format!("{}{}", doubt(end), settle()))
+        RequestOutcome::Unknown { repeatable } if end.is_some() => {
+            Conclusion::unknown(format!("{}{}", doubt(end), settle(*repeatable)))
         }
         RequestOutcome::Unknown { repeatable } => {
-            let later = if *repeatable { "; a later call may run it again" } else { "" };
             let nobody = "nothing was run: nobody knows whether an earlier run took effect";
-            Conclusion::unknown(format!("{nobody}{later}{}", settle()))
+            Conclusion::unknown(format!("{nobody}{}", settle(*repeatable)))
         }
         RequestOutcome::Mismatch => Conclusion::refused(
             "nothing was run: the key belongs to another command line; use another key, or the same arguments",
@@ -221,10 +222,11 @@ fn doubt(end: Option<&End>) -> String {
     format!("{why}: nobody knows whether it took effect")
 }
 
-/// What an operator does about it.
-fn settle(operation_id: OperationId, url: &Url) -> String {
+/// What can be done about it.
+fn settle(operation_id: OperationId, url: &Url, repeatable: bool) -> String {
+    let again = if repeatable { "The next call runs it again; to prevent that, find" } else { "Find" };
     format!(
-        ". Find out, then run `semel records resolve {operation_id} --store {url} --reason TEXT --outcome` with \
+        ". {again} out, then run `semel records resolve {operation_id} --store {url} --reason TEXT --outcome` with \
          applied, not-applied or failed"
     )
 }
