@@ -195,7 +195,7 @@ fn configured(file: &Path) -> Result<Configured, CliError> {
 /// A configuration file, as gateways read it.
 pub(super) fn config_of(file: &Path) -> Result<Config, CliError> {
     let read = config::read(&text(file)?, &Overrides::default(), &config::environment);
-    Ok(read.map_err(|mistakes| render_mistakes(file, &mistakes))?)
+    read.map_err(|mistakes| CliError::failed(render_mistakes(file, &mistakes)))
 }
 
 fn token(file: &Path) -> Result<String, CliError> {

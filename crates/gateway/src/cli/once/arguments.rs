@@ -1,5 +1,6 @@
 //! The flags of `semel once`.
 
+use crate::invalid_value::InvalidValue;
 use crate::stores;
 use clap::ValueEnum;
 use semel::Class;
@@ -101,27 +102,32 @@ impl From<ProgramClass> for Class {
     }
 }
 
-fn up_to(span: Duration, max: Duration) -> Result<Duration, String> {
-    if span <= max { Ok(span) } else { Err(format!("it is too long; at most {}", duration::text(max))) }
+fn up_to(span: Duration, max: Duration) -> Result<Duration, InvalidValue> {
+    if span <= max {
+        Ok(span)
+    } else {
+        Err(InvalidValue::without_fix(format!("it is too long; at most {}", duration::text(max))))
+    }
 }
 
-fn span(text: &str) -> Result<Duration, String> {
-    up_to(duration::parse(text)?, SPAN_MAX)
+fn span(text: &str) -> Result<Duration, InvalidValue> {
+    up_to(duration::parse(text).map_err(InvalidValue::of_sentence)?, SPAN_MAX)
 }
 
-fn limit(text: &str) -> Result<Duration, String> {
-    up_to(duration::parse_limit(text)?, SPAN_MAX)
+fn limit(text: &str) -> Result<Duration, InvalidValue> {
+    up_to(duration::parse_limit(text).map_err(InvalidValue::of_sentence)?, SPAN_MAX)
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
-    up_to(duration::parse_limit(text)?, TIMEOUT_MAX)
+fn timeout(text: &str) -> Result<Duration, InvalidValue> {
+    up_to(duration::parse_limit(text).map_err(InvalidValue::of_sentence)?, TIMEOUT_MAX)
 }
 
-fn keep(text: &str) -> Result<usize, String> {
-    let bytes = if text == "0" { 0 } else { size::parse(text)? };
+fn keep(text: &str) -> Result<usize, InvalidValue> {
+    let bytes = if text == "0" { 0 } else { size::parse(text).map_err(InvalidValue::of_sentence)? };
     if bytes <= KEEP_BYTES_MAX {
         Ok(bytes)
     } else {
-        Err(format!("it is too large; at most {}, as for a stored response", size::text(KEEP_BYTES_MAX)))
+        let most = size::text(KEEP_BYTES_MAX);
+        Err(InvalidValue::without_fix(format!("it is too large; at most {most}, as for a stored response")))
     }
 }

@@ -1,8 +1,8 @@
 //! The key as it is written on the command line, with its placeholders.
 
+use crate::invalid_value::InvalidValue;
 use semel::archive::rfc3339;
 use semel::core::time::Time;
-use semel_text::hex;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::Read as _;
@@ -25,7 +25,7 @@ const DATE: usize = 10;
 const HOUR: usize = 13;
 
 impl KeyTemplate {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidValue> {
         let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find(['{', '}']) {
             let (before, from) = rest.split_at(at);
@@ -37,9 +37,9 @@ impl KeyTemplate {
             }
             let placeholder = from.strip_prefix('{').and_then(|from| from.split_once('}'));
             let Some((name, after)) = placeholder else {
-                return Err(format!(
+                return Err(InvalidValue::without_fix(format!(
                     "the key `{text}` has a brace without its other half; for a brace itself, write it twice"
-                ));
+                )));
             };
             parts.extend([Part::Text(std::mem::take(&mut plain)), Part::named(name)?]);
             rest = after;
@@ -50,7 +50,7 @@ impl KeyTemplate {
     }
 
     /// The key at `now`, the store's time.
-    pub(super) fn expand(&self, now: Time) -> Result<String, String> {
+    pub(super) fn expand(&self, now: Time) -> Result<String, InvalidValue> {
         let moment = rfc3339::text(now);
         let start = |characters: usize| moment.get(..characters).unwrap_or(&moment).to_owned();
         self.0
@@ -66,21 +66,24 @@ impl KeyTemplate {
 }
 
 impl Part {
-    fn named(name: &str) -> Result<Self, String> {
+    fn named(name: &str) -> Result<Self, InvalidValue> {
         match (name, name.strip_prefix("sha256:")) {
             ("date", _) => Ok(Self::Date),
             ("hour", _) => Ok(Self::Hour),
             (_, Some(file)) if !file.is_empty() => Ok(Self::Sha256(file.into())),
-            _ => Err(format!(
-                "`{{{name}}}` in the key is not a placeholder: write {{date}}, {{hour}} or {{sha256:FILE}}, and {{{{ for a brace"
+            _ => Err(InvalidValue::new(
+                format!("`{{{name}}}` in the key is not a placeholder"),
+                "write {date}, {hour} or {sha256:FILE}, and {{ for a brace",
             )),
         }
     }
 }
 
 /// The SHA-256 of a file, in hexadecimal digits.
-fn sha256(path: &Path) -> Result<String, String> {
-    let unreadable = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", path.display());
+fn sha256(path: &Path) -> Result<String, InvalidValue> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        InvalidValue::without_fix(format!("{} cannot be read: {why}", path.display()))
+    };
     let mut file = File::open(path).map_err(|error| unreadable(&error))?;
     // A pipe would never end, or be empty the next time.
     if !file.metadata().map_err(|error| unreadable(&error))?.is_file() {
@@ -89,7 +92,7 @@ fn sha256(path: &Path) -> Result<String, String> {
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
         match file.read(&mut buffer).map_err(|error| unreadable(&error))? {
-            0 => return Ok(hex::text(&hash.finalize())),
+            0 => return Ok(hex::encode(hash.finalize())),
             read => hash.update(&buffer[..read]),
         }
     }
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
     use semel_test_support::ScratchDir;
 
-    fn expanded(text: &str) -> Result<String, String> {
+    fn expanded(text: &str) -> Result<String, InvalidValue> {
         let now = rfc3339::parse("2026-11-19T23:59:59.999Z").expect("a moment");
         KeyTemplate::parse(text)?.expand(now)
     }
@@ -120,11 +123,11 @@ mod tests {
     #[test]
     fn what_is_not_a_placeholder_is_refused() {
         for bad in ["{Date}", "{}", "a{day}", "{sha256}", "{sha256:}", "{ date }"] {
-            let why = expanded(bad).expect_err(bad);
+            let why = expanded(bad).expect_err(bad).to_string();
             assert!(why.contains("is not a placeholder"), "{why}");
         }
         for bad in ["{date", "date}", "}{", "{{}"] {
-            let why = expanded(bad).expect_err(bad);
+            let why = expanded(bad).expect_err(bad).to_string();
             assert!(why.contains("without its other half"), "{why}");
         }
     }
@@ -138,7 +141,10 @@ mod tests {
         assert_eq!(expanded(&text).as_deref(), Ok(known));
         for unread in [folder.join("missing").display().to_string(), folder.join(".").display().to_string()] {
             assert!(
-                expanded(&format!("{{sha256:{unread}}}")).expect_err("unread").contains("cannot be read")
+                expanded(&format!("{{sha256:{unread}}}"))
+                    .expect_err("unread")
+                    .to_string()
+                    .contains("cannot be read")
             );
         }
     }

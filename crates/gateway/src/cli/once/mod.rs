@@ -28,7 +28,7 @@ use semel::{Class, Engine, Key, OperationId, Policy};
 use semel_telemetry::logging;
 use std::io::Write;
 use std::process::ExitCode;
-use store::Opened;
+use store::{NotOpened, Opened};
 use stored::StoredRun;
 use tokio::sync::broadcast;
 
@@ -36,7 +36,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode, CliError> {
     let policy = command::policy(args).map_err(|error| CliError::usage(format!("{error}")))?;
     logging::begin(logging::Form::Text, logging::Level::Warn, None);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| format!("the runtime cannot be started: {error}"))?;
+    let runtime =
+        runtime.map_err(|error| CliError::failed(format!("the runtime cannot be started: {error}")))?;
     let (conclusion, key) = runtime.block_on(async {
         match KeyTemplate::parse(&args.key) {
             Ok(template) => once(args, &template, policy).await,
@@ -62,7 +63,7 @@ async fn once(args: &Args, template: &KeyTemplate, policy: Policy) -> (Conclusio
             let mut stopped = signals.subscribe();
             let opened = tokio::select! {
                 opened = Opened::open(&args.store, args.config.as_deref()) => opened,
-                _ = signals::next(&mut stopped) => Err("a signal ended this call".to_owned()),
+                _ = signals::next(&mut stopped) => Err(NotOpened::Stopped),
             };
             match opened {
                 Err(why) => Conclusion::nothing_ran(format!("nothing was run: {why}")),
@@ -107,7 +108,7 @@ fn key_at(now: Now, args: &Args, template: &KeyTemplate) -> Result<(Key, String)
         ))));
     }
     let refused = |why: String| Box::new(Conclusion::refused(format!("nothing was run: {why}")));
-    let text = template.expand(now.at).map_err(refused)?;
+    let text = template.expand(now.at).map_err(|error| refused(error.to_string()))?;
     let key = Key::from_source(&text).map_err(|error| refused(error.to_string()))?;
     Ok((key, text))
 }
