@@ -2,7 +2,6 @@
 
 use crate::database::Database;
 use crate::world::{RunResult, Scratch, command, run, semel, until};
-use semel_text::hex;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -482,7 +481,7 @@ fn nothing_runs_without_a_store() {
 #[test]
 fn output_is_sealed_if_there_are_keys() {
     let world = World::new();
-    let secret = world.scratch.write("key", hex::text(&[7; 32]));
+    let secret = world.scratch.write("key", hex::encode([7; 32]));
     let config = format!("[[sealing.key]]\nname = \"a\"\nsecret = 'file:{secret}'\n");
     let config = world.scratch.write("sealed.toml", config);
     let script = "echo confidential; exit 3";
