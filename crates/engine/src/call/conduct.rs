@@ -125,7 +125,7 @@ pub(crate) async fn conduct<L: Send>(
     };
     if let Some(why) = hindrance {
         renewal.end().await;
-        give_up(&ownership, &running_entry, reply, why).await;
+        give_up(&ownership, running_entry, reply, why).await;
         return;
     }
     let operation_id = record.operation_id();
@@ -146,7 +146,7 @@ pub(crate) async fn conduct<L: Send>(
                 FirstEvent::Late => GivenUp::Late,
                 FirstEvent::Closing | FirstEvent::Ended(_) => GivenUp::Closing,
             };
-            give_up(&ownership, &running_entry, reply, why).await;
+            give_up(&ownership, running_entry, reply, why).await;
         }
         // Neither a release nor an ending: the record stays unchanged until its lease expires.
         FirstEvent::Panicked => {
@@ -314,11 +314,27 @@ async fn in_doubt<L>(ownership: &Ownership, running_entry: RunningEntry, reply: 
 }
 
 /// Nothing was sent: give the attempt back, so that the next request is the next attempt.
-async fn give_up<L>(ownership: &Ownership, running_entry: &RunningEntry, reply: Reply<L>, why: GivenUp) {
-    drop(reply.send(Err(Error::GivenUp(why))));
-    let finished = ownership.abandon(why.reason()).await;
-    let _: RequestOutcome =
-        concluded(ownership, running_entry, &Ending::NotApplied(None), finished, |_| None);
+async fn give_up<L>(ownership: &Ownership, running_entry: RunningEntry, reply: Reply<L>, why: GivenUp) {
+    let node = &ownership.node;
+    let mut abandoning = pin!(ownership.abandon(why.reason()));
+    // A caller whose time was too short retries at once, and must not find its own last attempt.
+    let wait = if why == GivenUp::Late { node.settings.finish_wait } else { Duration::ZERO };
+    let in_time = node.clock.within(wait, &mut abandoning).await;
+    let conclude = |finished| {
+        let _: RequestOutcome =
+            concluded(ownership, &running_entry, &Ending::NotApplied(None), finished, |_| None);
+        drop(running_entry);
+    };
+    match in_time {
+        Some(finished) => {
+            conclude(finished);
+            drop(reply.send(Err(Error::GivenUp(why))));
+        }
+        None => {
+            drop(reply.send(Err(Error::GivenUp(why))));
+            conclude(abandoning.await);
+        }
+    }
 }
 
 /// The outcome of the attempt is unknown.

@@ -195,6 +195,11 @@ impl Engine {
         self.node.store.bounded(Call::Beat, comparing).await
     }
 
+    /// The time since some fixed moment, by the engine's clock. It only grows, also if the time is corrected.
+    pub fn uptime(&self) -> Duration {
+        self.node.clock.uptime()
+    }
+
     /// The settings by which the clock is trusted.
     pub fn clock_settings(&self) -> &ClockSettings {
         &self.node.settings.clock

@@ -27,8 +27,12 @@ async fn a_request_that_gets_no_connection_in_time_is_given_back_and_never_sent(
         scratch.file().display()
     ));
     let world = World { gateway: Gateway::configured(&scratch, &[]), upstream, scratch };
-    let running =
-        tokio::spawn(charge(5).key("the-request-that-has-the-connection").send(world.gateway.address));
+    let running = tokio::spawn(
+        TestRequest::post("/charges")
+            .key("5f1d9f2e-0c3b-4a35-9a1e-0f5a3c6b7d81")
+            .json("{}")
+            .send(world.gateway.address),
+    );
     world.upstream.has_seen(1).await;
     let late = world.send(waiting(charge(5), "1500")).await;
     assert_eq!(code(&late), (504, Some("DEADLINE_EXCEEDED".to_owned())), "{late:?}");

@@ -9,7 +9,7 @@ mod prefer;
 mod prepare;
 pub(crate) mod streams;
 
-pub(crate) use deadline::Deadline;
+pub(crate) use deadline::{Deadline, forward as forward_deadline};
 pub(crate) use key::NoKey;
 pub(crate) use payload::ParsedRequest;
 pub(crate) use prepare::{HeadKey, NotExecuted, PreparedRequest, ProtectedRequest};

@@ -110,7 +110,8 @@ impl ProtectedRequest {
             Some(scope) => scope,
             None => Arc::new(self.state.scope(&self.route, parts, operation.clone())?),
         };
-        if self.deadline.as_ref().is_some_and(Deadline::is_too_short) {
+        let uptime = self.state.engine.uptime();
+        if self.deadline.as_ref().is_some_and(|deadline| deadline.is_too_short(uptime)) {
             return Err(Problem::deadline_exceeded().into());
         }
         let intent = self.build_intent(parts, &scope, &key, known, is_async);
@@ -240,8 +241,9 @@ impl ProtectedRequest {
             intent = intent.limited_by(rates.clone());
         }
         let mut wait = if is_async { Some(Duration::ZERO) } else { settings.wait };
-        if let Some(deadline) = &self.deadline {
-            let left = deadline.left();
+        // A client that prefers an asynchronous response waits only for the 202.
+        if let Some(deadline) = self.deadline.as_ref().filter(|_| !is_async) {
+            let left = deadline.left(self.state.engine.uptime());
             wait = Some(wait.unwrap_or_else(|| self.state.engine.wait()).min(left));
             intent = intent.beginning_within(left);
         }

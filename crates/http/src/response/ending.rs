@@ -99,7 +99,7 @@ pub(crate) fn ending_of_failure(failure: Failure) -> WorkResult<AttemptResponse>
     WorkResult::new(Ending::InDoubt, AttemptResponse::Failed(failure)).because(failure.why())
 }
 
-/// Nothing was sent before the client's deadline. Waiting duplicates may have more time, so they get no answer of it.
+/// Nothing was sent before the client's deadline. Waiting duplicates may have more time, so they do not get this answer.
 pub(crate) fn late() -> WorkResult<AttemptResponse> {
     WorkResult::new(Ending::NotApplied(None), AttemptResponse::Late)
         .because("the client's deadline was over, nothing was sent")

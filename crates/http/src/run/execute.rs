@@ -11,7 +11,7 @@ use crate::memory::{BudgetExhausted, ResponseMemory};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{Code, Failure, Problem};
-use crate::request::{Deadline, PreparedRequest, ProtectedRequest};
+use crate::request::{Deadline, PreparedRequest, ProtectedRequest, forward_deadline};
 use crate::response::{AttemptResponse, Responder, answer, ending};
 use crate::route::StoreDown;
 use crate::stored::rebuild;
@@ -24,7 +24,7 @@ use semel::core::outcome;
 use semel::core::record::StateName;
 use semel::core::scope::{Operation, Scope};
 use semel::core::store::Kind;
-use semel::{Attempt, Error, ExecuteResponse, Replayed, RequestOutcome, WorkResult};
+use semel::{Attempt, Engine, Error, ExecuteResponse, Replayed, RequestOutcome, WorkResult};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -74,7 +74,8 @@ impl ProtectedRequest {
         let pending_call =
             PendingCall(Arc::new(Mutex::new(Some(HandlerCall { inner, parts, complete, memory }))));
         let (begun, began) = oneshot::channel();
-        let deadline = self.deadline.clone();
+        // A client that gets a 202 waits no longer, and its request still runs.
+        let deadline = self.deadline.clone().filter(|_| !is_async);
         let asked_with = key.clone();
         let work = {
             let pending_call = PendingCall(Arc::clone(&pending_call.0));
@@ -112,7 +113,7 @@ impl ProtectedRequest {
             tokio::select! {
                 biased;
                 answered = answered => answered,
-                attempt = begun_until(deadline, began) => {
+                attempt = begun_until(deadline, began, &self.state.engine) => {
                     return Ok(self.still_running(attempt.operation_id(), &asked_with, operation));
                 }
             }
@@ -324,8 +325,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Resolves if the effect has begun and the deadline is over. An attempt that has not begun by then is given back by the
 /// engine, which answers the call.
-async fn begun_until(deadline: &Deadline, began: oneshot::Receiver<Attempt>) -> Attempt {
-    deadline.over().await;
+async fn begun_until(deadline: &Deadline, began: oneshot::Receiver<Attempt>, engine: &Engine) -> Attempt {
+    deadline.over(engine).await;
     let Ok(attempt) = began.await else { return std::future::pending().await };
     while !attempt.has_begun() {
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -348,9 +349,8 @@ where
     R::Error: Into<BoxError>,
 {
     let HandlerCall { mut inner, mut parts, complete, memory } = call;
-    if let Some(deadline) = deadline {
-        deadline.forward(&mut parts.headers);
-    }
+    let settings = &responder.route.settings.deadlines;
+    forward_deadline(settings, deadline, &mut parts.headers, responder.state.engine.uptime());
     let method = parts.method.clone();
     let id = attempt.operation_id();
     let class = attempt.class();
@@ -360,7 +360,10 @@ where
     match called {
         Ok(response) => ending::ending_of_response(response, &method, &handle, memory, responder).await,
         // Its own caller had too little time; the next one may have more.
-        Err(failure) if failure.nothing_was_sent() && deadline.is_some_and(Deadline::is_over) => {
+        Err(failure)
+            if failure.nothing_was_sent()
+                && deadline.is_some_and(|deadline| deadline.is_over(responder.state.engine.uptime())) =>
+        {
             ending::late()
         }
         Err(failure) if failure.nothing_was_sent() => responder.unreachable(failure, id),

@@ -9,7 +9,7 @@ use crate::body::{Body, BoxError, Clean, CompleteBody};
 use crate::names;
 use crate::observe::EventKind;
 use crate::problem::{GRPC_STATUS, Problem, is_grpc};
-use crate::request::{Deadline, PreparedRequest, ProtectedRequest};
+use crate::request::{PreparedRequest, ProtectedRequest, forward_deadline};
 use crate::response::AttemptResponse;
 use crate::stored::replay;
 use bytes::Bytes;
@@ -44,7 +44,8 @@ impl ProtectedRequest {
             Ok(HandoverResult::Answered(answer)) => with_response(answer, None),
             Ok(HandoverResult::Owned(handover)) => {
                 let id = handover.operation_id();
-                if self.deadline.as_ref().is_some_and(Deadline::is_over) {
+                if self.deadline.as_ref().is_some_and(|deadline| deadline.is_over(self.state.engine.uptime()))
+                {
                     drop(handover.close(true));
                     return Ok(self.refuse_about(
                         Problem::deadline_exceeded().about(id),
@@ -53,9 +54,13 @@ impl ProtectedRequest {
                         Some(&key),
                     ));
                 }
-                if let Some(deadline) = &self.deadline {
-                    deadline.forward(&mut parts.headers);
-                }
+                let settings = &self.route.settings.deadlines;
+                forward_deadline(
+                    settings,
+                    self.deadline.as_ref(),
+                    &mut parts.headers,
+                    self.state.engine.uptime(),
+                );
                 let called = {
                     let _running_work = RunningWork::new(&self.state, &self.route);
                     call(inner, parts, complete, handover.joinable()).await

@@ -18,7 +18,6 @@ use semel::core::policy::Class;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::time::Instant;
 
 /// A service under a [`Layer`](crate::Layer).
 #[derive(Clone)]
@@ -66,7 +65,9 @@ where
         };
         let form = Form::of(&parts.headers);
         let deadline = match route.settings.mode {
-            Mode::Enforce => Deadline::of(&route.settings.deadlines, &parts.headers, form, Instant::now()),
+            Mode::Enforce => {
+                Deadline::of(&route.settings.deadlines, &parts.headers, form, state.engine.uptime())
+            }
             Mode::Shadow => None,
         };
         Box::pin(serve(ProtectedRequest { state, route, target, form, deadline }, inner, parts, body))

@@ -48,6 +48,6 @@ async fn a_store_of_schema_one_gets_the_tables() {
         assert_eq!(postgres.ask(&format!("SELECT count(*) FROM {{o:{table}}}")).await, 0);
         assert_eq!(sqlite.ask(&format!("SELECT count(*) FROM {{o:{table}}}")).await, 0);
     }
-    assert_eq!(postgres.ask("SELECT value FROM {o:meta} WHERE name = 'schema'").await, 3);
+    assert_eq!(postgres.ask("SELECT value FROM {o:meta} WHERE name = 'schema'").await, 4);
     assert_eq!(sqlite.ask("SELECT value FROM {o:meta} WHERE name = 'schema'").await, 2);
 }

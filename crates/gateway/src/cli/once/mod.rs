@@ -41,7 +41,11 @@ pub(super) fn main(args: &Args) -> Result<ExitCode, CliError> {
     let (conclusion, key) = runtime.block_on(async {
         match KeyTemplate::parse(&args.key) {
             Ok(template) => once(args, &template, policy).await,
-            Err(why) => (Conclusion::refused(format!("nothing was run: {why}")), None),
+            Err(why) => {
+                let conclusion = Conclusion::refused(format!("nothing was run: {why}"));
+                conclusion.reason.iter().for_each(|reason| say(reason));
+                (conclusion, None)
+            }
         }
     });
     // Nothing is left to wait for: a thread may still write to a reader that does not read.
