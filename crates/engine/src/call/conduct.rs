@@ -325,15 +325,12 @@ async fn give_up<L>(ownership: &Ownership, running_entry: RunningEntry, reply: R
             concluded(ownership, &running_entry, &Ending::NotApplied(None), finished, |_| None);
         drop(running_entry);
     };
-    match in_time {
-        Some(finished) => {
-            conclude(finished);
-            drop(reply.send(Err(Error::GivenUp(why))));
-        }
-        None => {
-            drop(reply.send(Err(Error::GivenUp(why))));
-            conclude(abandoning.await);
-        }
+    if let Some(finished) = in_time {
+        conclude(finished);
+        drop(reply.send(Err(Error::GivenUp(why))));
+    } else {
+        drop(reply.send(Err(Error::GivenUp(why))));
+        conclude(abandoning.await);
     }
 }
 
