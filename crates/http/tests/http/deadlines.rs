@@ -1,11 +1,11 @@
 //! Clients that say how long they wait.
 
-use super::world::{Bodies, Server, post};
+use super::world::{Bodies, Server, engine, post};
 use axum::extract::Request as Incoming;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, StatusCode};
 use semel::Attempt;
-use semel_http::{Deadlines, RouteSettings};
+use semel_http::{Deadlines, Layer, RouteSettings};
 use semel_test_support::Reply;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,4 +125,21 @@ async fn an_attempt_that_has_sent_nothing_is_given_back_at_the_deadline() {
     assert!(is_exceeded(&late), "{late:?}");
     assert_eq!(server.calls.count(), 1);
     assert_eq!(charge(&server, "600000").await.text(), "attempt 2 true");
+}
+
+/// A client that gets a 202 waits no longer, and its request still runs.
+#[tokio::test]
+async fn with_respond_async_the_deadline_ends_with_the_202() {
+    let settings = RouteSettings { wait: Some(Duration::from_mins(1)), ..RouteSettings::default() };
+    let layer = Layer::new(engine().await, settings).expect("valid").publishing("");
+    let server = Server::under(layer, |call, request: Incoming| async move {
+        request.extensions().get::<Attempt>().expect("an attempt").promise_checks();
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        let is_allowed = request.extensions().get::<Attempt>().expect("an attempt").check().is_ok();
+        (StatusCode::CREATED, format!("charge {call} {is_allowed}")).into_response()
+    })
+    .await;
+    let request = post("/charges").header("prefer", "respond-async").header(HEADER, "2000").json("{}");
+    assert_eq!(server.send(request).await.status, 202);
+    assert_eq!(charge(&server, "600000").await.text(), "charge 1 true");
 }
